@@ -33,8 +33,14 @@ type Memory struct {
 
 type memorySeries struct {
 	labels  labels.Labels
-	samples []chunks.Sample // sorted by time; samples are only appended
+	key     string        // of Memory.byLabels
+	samples memorySamples // sorted by time; samples are only appended
+	// dropped means that DropBefore removed the series from its Memory.
+	dropped bool
 }
+
+// keyOf returns a key that is unique for the labels. It costs less than their text.
+func keyOf(series labels.Labels) string { return string(series.Bytes(nil)) }
 
 // NewMemory returns an empty storage.
 func NewMemory() *Memory {
@@ -45,7 +51,7 @@ func NewMemory() *Memory {
 func (m *Memory) Contains(series labels.Labels) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.byLabels[series.String()] != nil
+	return m.byLabels[keyOf(series)] != nil
 }
 
 // HideAfter hides samples that are later than at from queries.
@@ -61,9 +67,11 @@ func (m *Memory) DropBefore(at time.Time) {
 	defer m.mu.Unlock()
 	for name, all := range m.byName {
 		for _, s := range all {
-			s.samples = slices.Clone(s.between(timestamp.FromTime(at), math.MaxInt64))
+			// The next growth of the slice frees the dropped samples.
+			s.samples = s.between(timestamp.FromTime(at), math.MaxInt64)
 			if len(s.samples) == 0 {
-				delete(m.byLabels, s.labels.String())
+				s.dropped = true
+				delete(m.byLabels, s.key)
 			}
 		}
 		kept := slices.DeleteFunc(slices.Clone(all), func(s *memorySeries) bool { return len(s.samples) == 0 })
@@ -78,20 +86,50 @@ func (m *Memory) DropBefore(at time.Time) {
 func (m *Memory) Append(series labels.Labels, at time.Time, value float64, h *histogram.FloatHistogram) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := series.String()
+	return m.find(series).append(memorySample{at: timestamp.FromTime(at), value: value, histogram: h})
+}
+
+// find returns the series with the labels, and adds it if it does not exist. The caller must hold
+// m.mu.
+func (m *Memory) find(series labels.Labels) *memorySeries {
+	key := keyOf(series)
 	s := m.byLabels[key]
 	if s == nil {
-		s = &memorySeries{labels: series}
+		s = &memorySeries{labels: series, key: key}
 		m.byLabels[key] = s
 		name := series.Get(model.MetricNameLabel)
 		m.byName[name] = append(m.byName[name], s)
 	}
-	sample := memorySample{at: timestamp.FromTime(at), value: value, histogram: h}
-	if n := len(s.samples); n > 0 && s.samples[n-1].T() >= sample.at {
-		return fmt.Errorf("%s already has a sample at or after %s", key, at.UTC().Format(time.RFC3339Nano))
+	return s
+}
+
+func (s *memorySeries) append(sample memorySample) error {
+	if n := len(s.samples); n > 0 && s.samples[n-1].at >= sample.at {
+		return fmt.Errorf("%s already has a sample at or after %s", s.labels, timestamp.Time(sample.at).UTC().Format(time.RFC3339Nano))
 	}
 	s.samples = append(s.samples, sample)
 	return nil
+}
+
+// Appender appends numbers to one series of a Memory, without a search for it each time.
+type Appender struct {
+	memory *Memory
+	series *memorySeries
+}
+
+// Appender returns an Appender for the series with the labels.
+func (m *Memory) Appender(series labels.Labels) *Appender {
+	return &Appender{memory: m, series: &memorySeries{labels: series, dropped: true}}
+}
+
+// Append adds a sample at a time in milliseconds. Its errors are those of Memory.Append.
+func (a *Appender) Append(at int64, value float64) error {
+	a.memory.mu.Lock()
+	defer a.memory.mu.Unlock()
+	if a.series.dropped {
+		a.series = a.memory.find(a.series.labels)
+	}
+	return a.series.append(memorySample{at: at, value: value})
 }
 
 // Store implements Storage.
@@ -122,7 +160,7 @@ func (q memoryQuerier) Select(_ context.Context, _ bool, _ *storage.SelectHints,
 	set := &memorySet{index: -1}
 	for _, s := range q.memory.candidates(matchers) {
 		if visible := s.between(q.from, min(q.to, q.memory.until)); len(visible) > 0 && matchesAll(s.labels, matchers) {
-			set.all = append(set.all, storage.NewListSeries(s.labels, visible))
+			set.all = append(set.all, &storage.SeriesEntry{Lset: s.labels, SampleIteratorFn: visible.iterator})
 		}
 	}
 	slices.SortFunc(set.all, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
@@ -144,10 +182,10 @@ func (m *Memory) candidates(matchers []*labels.Matcher) []*memorySeries {
 }
 
 // between returns the samples of a time range, both ends included.
-func (s *memorySeries) between(from, to int64) []chunks.Sample {
-	first, _ := slices.BinarySearchFunc(s.samples, from, func(c chunks.Sample, at int64) int { return cmp.Compare(c.T(), at) })
+func (s *memorySeries) between(from, to int64) memorySamples {
+	first, _ := slices.BinarySearchFunc(s.samples, from, func(c memorySample, at int64) int { return cmp.Compare(c.at, at) })
 	samples := s.samples[first:]
-	for len(samples) > 0 && samples[len(samples)-1].T() > to {
+	for len(samples) > 0 && samples[len(samples)-1].at > to {
 		samples = samples[:len(samples)-1]
 	}
 	return samples
@@ -183,6 +221,23 @@ func (s *memorySet) Next() bool                      { s.index++; return s.index
 func (s *memorySet) At() storage.Series              { return s.all[s.index] }
 func (*memorySet) Err() error                        { return nil }
 func (*memorySet) Warnings() annotations.Annotations { return nil }
+
+// memorySamples implements storage.Samples.
+type memorySamples []memorySample
+
+// Get returns a sample. A pointer is no new object, unlike a copy.
+func (s memorySamples) Get(i int) chunks.Sample { return &s[i] }
+
+// Len returns the number of samples.
+func (s memorySamples) Len() int { return len(s) }
+
+func (s memorySamples) iterator(it chunkenc.Iterator) chunkenc.Iterator {
+	if reusable, ok := it.(interface{ Reset(samples storage.Samples) }); ok {
+		reusable.Reset(s)
+		return it
+	}
+	return storage.NewListSeriesIterator(s)
+}
 
 // memorySample is a chunks.Sample: a number, or a histogram if that is set. The time is in
 // milliseconds.

@@ -189,7 +189,9 @@ func newHTTPClient(cfg Config, auth config.HTTPClientConfig) (*http.Client, erro
 	oauth := auth.OAuth2
 	auth.OAuth2, auth.FollowRedirects = nil, false
 	client, err := config.NewClientFromConfig(auth, "metricssource/"+cfg.Name, config.WithUserAgent("plimsoll"), dial)
-	if err == nil && oauth != nil {
+	if err == nil && cfg.Transport != nil {
+		client.Transport = cfg.Transport
+	} else if err == nil && oauth != nil {
 		client.Transport, err = newTokenTransport(cfg, oauth, dial, client.Transport)
 	}
 	if err != nil {

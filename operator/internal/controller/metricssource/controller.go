@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"strings"
 	"sync"
@@ -57,6 +58,8 @@ type Options struct {
 	CredentialsDir string
 	// AllowLoopback permits sources at loopback addresses.
 	AllowLoopback bool
+	// Transport replaces the network of the query clients, for tests and simulations. Nil means HTTP.
+	Transport http.RoundTripper
 }
 
 // Reconciler reconciles MetricsSources.
@@ -158,7 +161,7 @@ func (r *Reconciler) ensureClient(ctx context.Context, src *v1alpha1.MetricsSour
 		return nil, err
 	}
 	cfg.Metrics, cfg.Clusters, cfg.OnFailure = r.Metrics, r.clusterNames, r.checkSoon(src.Name)
-	cfg.AllowLoopback = r.AllowLoopback
+	cfg.AllowLoopback, cfg.Transport = r.AllowLoopback, r.Transport
 	if dial.HasClusterCredentials(&src.Spec) {
 		cfg.HTTPFor = r.clusterCredentials(src.Spec.DeepCopy())
 	}

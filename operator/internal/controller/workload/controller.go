@@ -8,6 +8,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -55,6 +56,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
+	// Workers is the number of concurrent reconciliations; 0 = 8.
+	Workers int
 }
 
 // NominateAs is the field manager that writes nominations.
@@ -149,6 +152,6 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 			r.waiting.SetEnqueuer(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NewQueue: fairqueue.NewForRequests, RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "workload", "workload")}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Workers, 8), NewQueue: fairqueue.NewForRequests, RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "workload", "workload")}).
 		Complete(r)
 }

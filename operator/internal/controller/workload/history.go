@@ -141,6 +141,13 @@ func newHistories() *histories {
 	return &histories{uids: map[types.NamespacedName]types.UID{}, byUID: map[types.UID]history{}}
 }
 
+// count returns the number of workloads and names that are remembered.
+func (h *histories) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(len(h.byUID), len(h.uids))
+}
+
 // get returns a workload's history; unknown = the zero history.
 func (h *histories) get(uid types.UID) history {
 	h.mu.Lock()

@@ -55,3 +55,25 @@ func (o *observation) awaitedCheck() string {
 
 // Holds returns the clusters that gates hold for waiting workloads.
 func (r *Reconciler) Holds() []ledger.Hold { return r.ledger.View().Holds() }
+
+// Remembered describes what this process still remembers of workloads: devices in the ledger, holds,
+// waiting workloads and histories. It is empty if there are no workloads.
+func (r *Reconciler) Remembered() []string {
+	var list []string
+	for cluster, devices := range r.ledger.DevicesByCluster() {
+		if devices != 0 {
+			list = append(list, fmt.Sprintf("%d devices on %s in the ledger", devices, cluster))
+		}
+	}
+	for _, h := range r.Holds() {
+		list = append(list, fmt.Sprintf("%s is held for %s", h.Cluster, h.Workload))
+	}
+	for gateName, kinds := range r.waiting.Devices() {
+		list = append(list, fmt.Sprintf("workloads wait at gate %s: %v", gateName, kinds))
+	}
+	if n := r.histories.count(); n > 0 {
+		list = append(list, fmt.Sprintf("%d histories of workloads", n))
+	}
+	slices.Sort(list)
+	return list
+}

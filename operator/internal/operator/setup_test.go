@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"testing"
@@ -24,7 +24,7 @@ func TestTrimKeepsManagedFieldsOfScores(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.obj.SetManagedFields(fields)
-			trimmed, err := trim(tc.obj)
+			trimmed, err := Trim(tc.obj)
 			if err != nil {
 				t.Fatal(err)
 			}

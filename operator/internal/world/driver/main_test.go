@@ -1,0 +1,19 @@
+package driver
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// TestMain lets one goroutine run at a time, so that worlds repeat exactly.
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}

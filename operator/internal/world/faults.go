@@ -1,0 +1,305 @@
+package world
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/world/hub"
+)
+
+// Kinds of faults.
+const (
+	// Unreachable: the hub does not reach the cluster; its jobs run on.
+	Unreachable FaultKind = "Unreachable"
+	// Leaves: OCM's placement no longer decides the cluster.
+	Leaves FaultKind = "Leaves"
+	// NodeLost: Amount nodes of the cluster stop with their pods, which start elsewhere.
+	NodeLost FaultKind = "NodeLost"
+	// DeviceLost: Amount devices of a node become unusable, which its exporter reports.
+	DeviceLost FaultKind = "DeviceLost"
+	// SchedulerDead: kube-scheduler of the cluster places no pod.
+	SchedulerDead FaultKind = "SchedulerDead"
+	// StartsFail: pods on the cluster never become ready, such as with an image that can't be pulled.
+	StartsFail FaultKind = "StartsFail"
+	// MetricsLost: no series of the cluster are scraped. StoreLost: the metrics store does not answer
+	// for the cluster, and says so if Amount is 0.
+	MetricsLost FaultKind = "MetricsLost"
+	StoreLost   FaultKind = "StoreLost"
+	// KueueMetricsLost: the series of the cluster's Kueue are not scraped.
+	KueueMetricsLost FaultKind = "KueueMetricsLost"
+	// PrometheusDown: queries fail. PrometheusSlow: each takes Amount milliseconds more.
+	PrometheusDown FaultKind = "PrometheusDown"
+	PrometheusSlow FaultKind = "PrometheusSlow"
+	// Lies: the exporters of the cluster report Amount more free devices than there are.
+	Lies FaultKind = "Lies"
+	// OperatorDown: the operator is killed, and another process starts after Lasts.
+	OperatorDown FaultKind = "OperatorDown"
+	// WritesFail: Amount of 1000 writes of the operator fail, half of them after the API server has
+	// stored them.
+	WritesFail FaultKind = "WritesFail"
+	// HubSlow: each request of the operator takes Amount milliseconds.
+	HubSlow FaultKind = "HubSlow"
+	// KueueDown: Kueue and MultiKueue on the hub are down.
+	KueueDown FaultKind = "KueueDown"
+	// QueueStopped: the ClusterQueue of Job's queue is stopped; it drains if Amount is 1.
+	QueueStopped FaultKind = "QueueStopped"
+	// Deactivated: a user deactivates the job, and activates it again after Lasts.
+	Deactivated FaultKind = "Deactivated"
+	// Preempted: Kueue on the hub evicts the job.
+	Preempted FaultKind = "Preempted"
+	// CopyLost: the copies of the job are deleted on the workers.
+	CopyLost FaultKind = "CopyLost"
+	// Deleted: the user deletes the job.
+	Deleted FaultKind = "Deleted"
+	// Renominated: another component clears the nominations of the job.
+	Renominated FaultKind = "Renominated"
+)
+
+// faultState are the faults of the operator's surroundings at present.
+type faultState struct {
+	mu          sync.Mutex // requests of the operator read what follows
+	promDown    int
+	promSlow    time.Duration
+	writesFail  int64
+	hubSlow     time.Duration
+	lost        map[string]string // metrics of a cluster: "scrape", "store", "silent store", "kueue"
+	lies        map[string]int64
+	operatorOff int
+}
+
+// begin starts a fault and schedules its end.
+func (w *World) begin(f *Fault) {
+	w.note("fault %s %s%s %d for %s", f.Kind, f.Cluster, f.Job, f.Amount, f.Lasts)
+	undo := w.apply(f)
+	if undo != nil && f.Lasts > 0 {
+		w.loop.After(f.Lasts, func() {
+			w.note("end of fault %s %s%s", f.Kind, f.Cluster, f.Job)
+			undo()
+		})
+	}
+}
+
+// set changes the state that requests of the operator read.
+func (s *faultState) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// apply makes a fault and returns what ends it.
+func (w *World) apply(f *Fault) (undo func()) {
+	if c := w.clusterOf(f.Cluster); c != nil {
+		if undo, isOfCluster := w.applyToCluster(f, c); isOfCluster {
+			return undo
+		}
+	}
+	if run := w.runOf(f.Job); run != nil {
+		return w.applyToJob(f, run)
+	}
+	s := &w.faults
+	switch f.Kind {
+	case PrometheusDown:
+		s.set(func() { s.promDown++ })
+		return func() { s.set(func() { s.promDown-- }) }
+	case PrometheusSlow:
+		s.set(func() { s.promSlow += time.Duration(f.Amount) * time.Millisecond })
+		return func() { s.set(func() { s.promSlow -= time.Duration(f.Amount) * time.Millisecond }) }
+	case WritesFail:
+		s.set(func() { s.writesFail += f.Amount })
+		return func() { s.set(func() { s.writesFail -= f.Amount }) }
+	case HubSlow:
+		s.set(func() { s.hubSlow += time.Duration(f.Amount) * time.Millisecond })
+		return func() { s.set(func() { s.hubSlow -= time.Duration(f.Amount) * time.Millisecond }) }
+	case OperatorDown:
+		if s.operatorOff++; s.operatorOff == 1 {
+			w.Operator.Stop()
+		}
+		return func() {
+			if s.operatorOff--; s.operatorOff == 0 {
+				w.Operator.Start()
+			}
+		}
+	case KueueDown:
+		w.kueue.paused, w.multiKueue.paused = true, true
+		return func() {
+			w.multiKueue.paused = false
+			w.kueue.resume()
+			for _, c := range w.clusters {
+				w.multiKueue.watch(c.spec.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster bool) {
+	s, name := &w.faults, c.spec.Name
+	switch f.Kind {
+	case Unreachable:
+		c.reachable = false
+		// Kueue notices a broken watch within 15 s.
+		w.loop.After(w.dice.between(100*time.Millisecond, 15*time.Second, "lost "+name), func() { w.multiKueue.watch(name) })
+		return func() {
+			c.reachable, c.foundAt = true, w.loop.Now()
+			w.loop.After(w.dice.between(time.Second, 5*time.Second, "found "+name), func() { w.multiKueue.watch(name) })
+		}, true
+	case Leaves:
+		w.ocm.setAvailable(name, false)
+		return func() { w.ocm.setAvailable(name, true) }, true
+	case NodeLost:
+		lost := c.loseNodes(f.Amount)
+		return func() {
+			for _, n := range lost {
+				n.ready = true
+			}
+			c.schedulePods()
+		}, true
+	case DeviceLost:
+		n := c.nodes[rand.New(rand.NewPCG(w.Spec.Seed, uint64(f.At))).IntN(len(c.nodes))]
+		lost := min(f.Amount, n.pool.Devices)
+		n.unusable = lost
+		return func() { n.unusable = 0; c.schedulePods() }, true
+	case SchedulerDead:
+		c.schedulerDead = true
+		return func() { c.schedulerDead = false; c.schedulePods() }, true
+	case StartsFail:
+		c.startsFail = true
+		return func() {
+			c.startsFail = false
+			for _, p := range slices.Clone(c.pods) {
+				if p.node != nil && !p.ready {
+					c.startPod(p)
+				}
+			}
+		}, true
+	case MetricsLost, StoreLost, KueueMetricsLost:
+		kind := map[FaultKind]string{MetricsLost: "scrape", KueueMetricsLost: "kueue", StoreLost: "store"}[f.Kind]
+		if f.Kind == StoreLost && f.Amount != 0 {
+			kind = "silent store"
+		}
+		s.set(func() { s.lost[name] = kind })
+		return func() { s.set(func() { delete(s.lost, name) }) }, true
+	case Lies:
+		s.lies[name] = f.Amount
+		return func() { delete(s.lies, name) }, true
+	}
+	return nil, false
+}
+
+// loseNodes stops nodes. Their pods are replaced.
+func (c *cluster) loseNodes(n int64) []*node {
+	var lost []*node
+	for _, node := range c.nodes {
+		if int64(len(lost)) == n {
+			break
+		}
+		if !node.ready {
+			continue
+		}
+		node.ready = false
+		lost = append(lost, node)
+		for _, p := range slices.Clone(node.pods) {
+			job := p.job
+			job.pods = slices.DeleteFunc(job.pods, func(other *pod) bool { return other == p })
+			p.deleting, p.ready = true, false
+			c.removePod(p)
+			if job.finished == "" && !job.suspended {
+				if !job.endsAt.IsZero() {
+					job.endsAt = time.Time{}
+					job.run.stopped(c.spec.Name)
+				}
+				job.start(job.batchJob.pods)
+				job.podsChanged()
+			}
+		}
+	}
+	return lost
+}
+
+func (w *World) runOf(name string) *Run {
+	for _, r := range w.order {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+func (w *World) applyToJob(f *Fault, run *Run) (undo func()) {
+	key := run.Key
+	wl := w.kueue.workloads.get(key)
+	if wl == nil || kueuestate.IsFinished(wl) {
+		return nil
+	}
+	switch f.Kind {
+	case Deactivated:
+		if !kueuestate.IsActive(wl) {
+			return nil
+		}
+		w.setActive(key, false)
+		return func() { w.setActive(key, true) }
+	case Preempted:
+		if kueuestate.HoldsQuota(wl) {
+			w.kueue.evict(key, kueue.WorkloadEvictedByPreemption, "Preempted", nil)
+		}
+	case CopyLost:
+		for _, c := range w.clusters {
+			c.loseCopy(key)
+		}
+	case Deleted:
+		run.Deleted = true
+		w.kueue.workloads.remove(key)
+	case QueueStopped:
+		cq := w.kueue.quota.queues[run.Queue]
+		cq.stop = kueue.Hold
+		if f.Amount == 1 {
+			cq.stop = kueue.HoldAndDrain
+		}
+		for _, key := range w.kueue.workloads.keys() {
+			w.kueue.changed(key)
+		}
+		return func() {
+			cq.stop = kueue.None
+			w.kueue.resume()
+		}
+	case Renominated:
+		w.kueue.workloads.update(key, func(wl *kueue.Workload) bool {
+			if len(wl.Status.NominatedClusterNames) == 0 {
+				return false
+			}
+			wl.Status.NominatedClusterNames = nil
+			return true
+		})
+	}
+	return nil
+}
+
+func (w *World) setActive(key types.NamespacedName, active bool) {
+	_, _ = hub.Update(w.Hub, key, "user", func(wl *kueue.Workload) bool {
+		wl.Spec.Active = &active
+		return true
+	})
+}
+
+// deleteAll deletes all Workloads, as users do in the end.
+func (w *World) deleteAll() {
+	for _, key := range w.kueue.workloads.keys() {
+		_ = client.IgnoreNotFound(w.Hub.Client("user").Delete(context.Background(), w.kueue.workloads.get(key).DeepCopy()))
+	}
+}
+
+// workloadGone ends the job of a deleted Workload.
+func (w *World) workloadGone(key types.NamespacedName) {
+	delete(w.jobs, key)
+	if r := w.runs[key]; r != nil && r.Done.IsZero() {
+		r.Deleted = true
+	}
+}

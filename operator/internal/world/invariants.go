@@ -1,0 +1,427 @@
+package world
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/world/hub"
+)
+
+// Invariant is a statement that holds in every world. operator/docs/world.md has the same sentences.
+type Invariant string
+
+// Invariants.
+const (
+	// OneCopy: a job has pods on at most one cluster, unless one of its clusters is unreachable.
+	OneCopy Invariant = "OneCopy"
+	// NotLost: every job ends.
+	NotLost Invariant = "NotLost"
+	// StartsInTime: a job with quota that fits on a cluster which is free for it is sent there within
+	// startBound.
+	StartsInTime Invariant = "StartsInTime"
+	// NoStarvation: a job starts within the bound of order.md.
+	NoStarvation Invariant = "NoStarvation"
+	// NoOvercommit: jobs that were sent to a cluster request no more devices than it has.
+	NoOvercommit Invariant = "NoOvercommit"
+	// NoVainKill: no running job is preempted for one that does not start within vainBound, and none
+	// twice by the same.
+	NoVainKill Invariant = "NoVainKill"
+	// NoVainReturn: no job is sent to a cluster again within returnBound after it could not start there
+	// while another cluster fits.
+	NoVainReturn Invariant = "NoVainReturn"
+	// FewWrites: the operator writes each Workload at most maxWrites times, and maxWritesPerAttempt
+	// for each further attempt.
+	FewWrites Invariant = "FewWrites"
+	// Drains: after the last job, nothing of it is left in the operator.
+	Drains Invariant = "Drains"
+	// TrueMessage: what the gate's check says of a cluster was true shortly before.
+	TrueMessage Invariant = "TrueMessage"
+)
+
+// Bounds of the invariants.
+const (
+	checkInterval       = 5 * time.Second
+	startBound          = 3 * time.Minute
+	vainBound           = 10 * time.Minute
+	returnBound         = 15 * time.Minute
+	maxWrites           = 12
+	maxWritesPerAttempt = 8
+	// copyGrace is the time in which MultiKueue removes the other copy after a cluster is reachable again.
+	copyGrace = 3 * time.Minute
+	// truthLag is how far metrics and caches may lag behind the truth.
+	truthLag = 2 * time.Minute
+)
+
+// Problem is a broken invariant.
+type Problem struct {
+	Invariant Invariant
+	At        time.Duration
+	Job       string
+	Text      string
+}
+
+func (p Problem) String() string {
+	return fmt.Sprintf("%s after %s: %s", p.Invariant, p.At.Round(time.Millisecond), p.Text)
+}
+
+// broken records a problem once for each invariant and job.
+func (w *World) broken(i Invariant, job, format string, args ...any) {
+	p := Problem{Invariant: i, At: w.Elapsed(), Job: job, Text: fmt.Sprintf(format, args...)}
+	if slices.ContainsFunc(w.Problems, func(other Problem) bool { return other.Invariant == i && other.Job == job }) {
+		return
+	}
+	w.Problems = append(w.Problems, p)
+	w.note("BROKEN %s", p)
+}
+
+// check tests the invariants of the present.
+func (w *World) check() {
+	w.loop.After(checkInterval, w.check)
+	w.checkVainKills()
+	disturbed := w.disturbed()
+	holds := w.Operator.Holds()
+	for _, r := range w.order {
+		if !r.Done.IsZero() || r.Deleted {
+			continue
+		}
+		w.checkCopies(r)
+		if disturbed {
+			r.fitsSince = time.Time{}
+			continue
+		}
+		w.checkStart(r, holds)
+	}
+}
+
+// disturbed reports whether a fault is present in which waiting is right.
+func (w *World) disturbed() bool {
+	s := &w.faults
+	return s.promDown > 0 || s.promSlow > 0 || s.writesFail > 0 || s.hubSlow > 0 || s.operatorOff > 0 || w.kueue.paused || len(s.lies) > 0 || !w.Operator.Running()
+}
+
+func (w *World) checkCopies(r *Run) {
+	var on []string
+	excused := false
+	for _, c := range w.clusters {
+		j := c.jobs[r.Key.String()]
+		if j != nil && slices.ContainsFunc(j.pods, func(p *pod) bool { return p.node != nil && !p.deleting }) {
+			on = append(on, c.spec.Name)
+			remote := w.multiKueue.remotes[c.spec.Name]
+			excused = excused || !c.reachable || !remote.connected || w.loop.Now().Sub(c.foundAt) < copyGrace
+		}
+	}
+	if len(on) > 1 && !excused && !w.kueue.paused {
+		w.broken(OneCopy, r.Name, "%s has pods on %s", r.Name, strings.Join(on, " and "))
+	}
+}
+
+// checkStart reports a job that waits although a cluster is free for it.
+func (w *World) checkStart(r *Run, holds map[string]string) {
+	wl := w.kueue.workloads.get(r.Key)
+	if wl == nil || !kueuestate.HoldsQuota(wl) || !kueuestate.IsActive(wl) || kueuestate.IsEvicted(wl) || wl.Status.ClusterName != nil || len(wl.Status.NominatedClusterNames) > 0 {
+		r.fitsSince = time.Time{}
+		return
+	}
+	if other := kueuestate.FindCheck(wl, "other"); other != nil && other.State != kueue.CheckStateReady {
+		return
+	}
+	where := ""
+	for _, c := range w.clusters {
+		if held, isHeld := holds[c.spec.Name]; isHeld && held != r.Key.String() || w.faults.lost[c.spec.Name] != "" {
+			continue
+		}
+		if w.isQuiet(c) && c.takes(r.Job) {
+			where = c.spec.Name
+			break
+		}
+	}
+	switch {
+	case where == "":
+		r.fitsSince = time.Time{}
+	case r.fitsSince.IsZero():
+		r.fitsSince = w.loop.Now()
+	case w.loop.Now().Sub(r.fitsSince) > startBound:
+		check := kueuestate.FindCheck(wl, checkName)
+		w.broken(StartsInTime, r.Name, "%s has waited for %s although it fits on %s: %s %q", r.Name, w.loop.Now().Sub(r.fitsSince).Round(time.Second), where, check.State, check.Message)
+	}
+}
+
+// isQuiet reports whether the cluster is connected, decided, and no job is on its way to it.
+func (w *World) isQuiet(c *cluster) bool {
+	r := w.multiKueue.remotes[c.spec.Name]
+	if !c.reachable || r == nil || !r.connected || !slices.Contains(w.ocm.decided, c.spec.Name) || c.schedulerDead || c.startsFail {
+		return false
+	}
+	for _, key := range w.kueue.workloads.keys() {
+		wl := w.kueue.workloads.get(key)
+		if kueuestate.IsFinished(wl) {
+			continue
+		}
+		isSent := slices.Contains(wl.Status.NominatedClusterNames, c.spec.Name) || wl.Status.ClusterName != nil && *wl.Status.ClusterName == c.spec.Name
+		if j := c.jobs[key.String()]; isSent && (j == nil || !j.podsReady() && j.spec.Behavior != NeverReady) {
+			return false
+		}
+	}
+	return true
+}
+
+// takes reports whether all pods of a job fit on the cluster now, by nodes and by the worker's quota.
+func (c *cluster) takes(j *Job) bool {
+	if !c.hasQuota(j, j.Devices*j.Pods) {
+		return false
+	}
+	return c.placeable(j, j.Pods) >= j.Pods
+}
+
+func (c *cluster) hasQuota(j *Job, devices int64) bool {
+	used := c.kueue.usage()
+	for _, f := range c.kueue.quota.flavors {
+		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && c.kueue.quota.available(j.Queue, f.name, used) >= devices {
+			return true
+		}
+	}
+	return false
+}
+
+// placeable is the number of pods of a job that the scheduler could place at once, up to a limit.
+func (c *cluster) placeable(j *Job, limit int64) int64 {
+	n := int64(0)
+	for _, node := range c.nodes {
+		var extra []*pod
+		for n < limit && node.fits(j) {
+			p := &pod{devices: j.Devices, cpu: effectiveCPU(j), memory: j.Memory}
+			node.pods = append(node.pods, p)
+			extra = append(extra, p)
+			n++
+		}
+		node.pods = node.pods[:len(node.pods)-len(extra)]
+	}
+	if quota := c.spec.ResourceQuota; quota > 0 {
+		for _, p := range c.pods {
+			if p.node != nil {
+				quota -= p.devices
+			}
+		}
+		n = min(n, max(0, quota)/j.Devices)
+	}
+	return n
+}
+
+// placed is called when MultiKueue records that a cluster admitted a job.
+func (w *World) placed(key types.NamespacedName, on string) {
+	r := w.runs[key]
+	now := w.loop.Now()
+	w.note("%s is admitted on %s", r.Name, on)
+	if n := len(r.placements); n > 0 {
+		last := &r.placements[n-1]
+		if last.cluster == on && !last.started && !last.endedAt.IsZero() && now.Sub(last.endedAt) < returnBound {
+			for _, c := range w.clusters {
+				if c.spec.Name != on && w.isQuiet(c) && c.takes(r.Job) {
+					w.broken(NoVainReturn, r.Name, "%s is sent to %s again %s after it could not start there (%s), although it fits on %s", r.Name, on, now.Sub(last.endedAt).Round(time.Second), last.why, c.spec.Name)
+				}
+			}
+		}
+	}
+	r.placements = append(r.placements, placement{cluster: on, at: now})
+	c := w.clusterOf(on)
+	total, sent := int64(0), int64(0)
+	for _, n := range c.nodes {
+		if n.pool.Model == r.Model || r.Model == "" && n.pool.Resource == r.Resource {
+			total += n.pool.Devices
+		}
+	}
+	for _, other := range w.order {
+		wl := w.kueue.workloads.get(other.Key)
+		if wl == nil || kueuestate.IsFinished(wl) || other.ended || other.Resource != r.Resource || r.Model != "" && other.Model != r.Model {
+			continue
+		}
+		if other == r || wl.Status.ClusterName != nil && *wl.Status.ClusterName == on {
+			sent += other.Devices * other.Pods
+		}
+	}
+	if sent > total && !w.excusesOvercommit(c) {
+		w.broken(NoOvercommit, r.Name, "%s is sent to %s, where jobs then request %d devices of %d", r.Name, on, sent, total)
+	}
+}
+
+func (w *World) excusesOvercommit(c *cluster) bool {
+	if w.faults.lies[c.spec.Name] != 0 || w.settings.Gate.Freshness.OnStale == "Open" {
+		return true
+	}
+	return slices.ContainsFunc(w.Spec.Queues, func(q Queue) bool { return q.WithinQueue != "" || q.ReclaimCohort != "" })
+}
+
+// preempted records that Kueue on the hub or on a worker preempts a job for another one.
+func (w *World) preempted(by string, victim, preemptor types.NamespacedName) {
+	r := w.runs[victim]
+	if r == nil || len(r.running) == 0 || r.ended {
+		return
+	}
+	p := w.runs[preemptor]
+	r.killers[p.Name]++
+	w.note("%s preempts %s, which runs, for %s", by, r.Name, p.Name)
+	if r.killers[p.Name] > 1 && p.Started.IsZero() {
+		w.broken(NoVainKill, r.Name, "%s ran and was preempted %d times by %s, which never started", r.Name, r.killers[p.Name], p.Name)
+	}
+	if p.killedAt.IsZero() && p.Started.IsZero() {
+		p.killedAt = w.loop.Now()
+		p.killed = r.Name
+	}
+}
+
+func (w *World) checkVainKills() {
+	for _, r := range w.order {
+		if r.killedAt.IsZero() || r.vainReported {
+			continue
+		}
+		switch {
+		case !r.Started.IsZero() || r.Deleted:
+			r.killedAt = time.Time{}
+		case w.loop.Now().Sub(r.killedAt) > vainBound:
+			r.vainReported = true
+			w.broken(NoVainKill, r.Name, "%s was preempted for %s, which has not started %s later", r.killed, r.Name, vainBound)
+		}
+	}
+}
+
+// workloadChanged follows the state of a job that the hub shows.
+func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) {
+	r := w.runs[key]
+	wl, _ := e.New.(*kueue.Workload)
+	if r == nil || wl == nil || e.Type == hub.Deleted {
+		return
+	}
+	if kueuestate.IsFinished(wl) && r.Done.IsZero() {
+		r.Done = w.loop.Now()
+		w.note("%s is done", r.Name)
+	}
+	if old, _ := e.Old.(*kueue.Workload); old != nil {
+		was, is := kueuestate.FindCheck(old, checkName), kueuestate.FindCheck(wl, checkName)
+		if was != nil && is != nil && was.Message != is.Message {
+			w.note("gate on %s: %s %q", r.Name, is.State, is.Message)
+		}
+		if !slices.Equal(old.Status.NominatedClusterNames, wl.Status.NominatedClusterNames) {
+			w.note("%s is nominated to %v", r.Name, wl.Status.NominatedClusterNames)
+		}
+		if n := len(r.placements); n > 0 && old.Status.ClusterName != nil && wl.Status.ClusterName == nil {
+			r.placements[n-1].endedAt = w.loop.Now()
+			r.placements[n-1].why = evictionReason(wl)
+		}
+		if old.Status.Admission == nil && wl.Status.Admission != nil {
+			r.attempts++
+			w.passOtherCheck(key, r)
+		}
+	}
+	if strings.HasPrefix(e.Manager, "plimsoll") || e.Manager == dispatchManager {
+		r.writes++
+		if limit := maxWrites + maxWritesPerAttempt*max(0, r.attempts-1); r.writes > limit && w.faults.writesFail == 0 {
+			w.broken(FewWrites, r.Name, "%s was written %d times in %d attempts", r.Name, r.writes, r.attempts)
+		}
+	}
+}
+
+// dispatchManager writes nominations.
+const dispatchManager = "plimsoll-dispatch"
+
+func evictionReason(wl *kueue.Workload) string {
+	for _, c := range wl.Status.Conditions {
+		if c.Type == kueue.WorkloadEvicted {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// passOtherCheck sets the check of the other controller Ready after a time.
+func (w *World) passOtherCheck(key types.NamespacedName, r *Run) {
+	if !w.kueue.quota.queues[r.Queue].spec.OtherCheck {
+		return
+	}
+	w.loop.After(w.settings.OtherCheckDelay, func() {
+		w.kueue.workloads.update(key, func(wl *kueue.Workload) bool {
+			c := kueuestate.FindCheck(wl, "other")
+			if c == nil || c.State != kueue.CheckStatePending || wl.Status.Admission == nil || kueuestate.IsEvicted(wl) {
+				return false
+			}
+			c.State, c.LastTransitionTime = kueue.CheckStateReady, w.kueue.stamp()
+			return true
+		})
+	})
+}
+
+// AllOver reports whether every job is over that can end.
+func (w *World) AllOver() bool {
+	return len(w.order) == len(w.Spec.Jobs) && !slices.ContainsFunc(w.order, func(r *Run) bool { return r.Done.IsZero() && !r.Deleted && r.mayEnd() })
+}
+
+// mayEnd reports whether the job can end in this world: its pods succeed, and an empty cluster takes them.
+func (r *Run) mayEnd() bool {
+	if r.Behavior == Crashes || r.Behavior == NeverReady {
+		return false
+	}
+	for _, c := range r.world.clusters {
+		empty := &cluster{world: r.world, spec: c.spec, added: map[*Pool]int{}}
+		for i := range c.spec.Pools {
+			for range max(c.spec.Pools[i].Nodes, c.spec.Pools[i].Max) {
+				empty.addNode(&c.spec.Pools[i])
+			}
+		}
+		if empty.placeable(r.Job, r.Pods) >= r.Pods && c.nominalFor(r.Job) >= r.Pods*r.Devices {
+			return true
+		}
+	}
+	return false
+}
+
+// nominalFor is the largest nominal quota of a worker's queue that a job may use, with its cohort's.
+func (c *cluster) nominalFor(j *Job) int64 {
+	best := int64(0)
+	for _, f := range c.kueue.quota.flavors {
+		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) {
+			best = max(best, c.kueue.quota.available(j.Queue, f.name, map[string]map[string]int64{}))
+		}
+	}
+	return best
+}
+
+// Finish tests what must hold when the world is over.
+func (w *World) Finish() {
+	for _, r := range w.order {
+		if r.Done.IsZero() && !r.Deleted && r.mayEnd() {
+			state := "no Workload"
+			if wl := w.kueue.workloads.get(r.Key); wl != nil {
+				state = fmt.Sprintf("active %v, quota %v, cluster %v, nominated %v, checks %s", kueuestate.IsActive(wl), wl.Status.Admission != nil, wl.Status.ClusterName, wl.Status.NominatedClusterNames, checksText(wl))
+			}
+			w.broken(NotLost, r.Name, "%s has not ended: %s", r.Name, state)
+		}
+	}
+}
+
+// FinishDrained tests that the operator remembers no workload after all of them were deleted.
+func (w *World) FinishDrained() {
+	if left := w.Operator.Left(); left != "" {
+		w.broken(Drains, "", "%s", left)
+	}
+}
+
+// DeleteAll deletes all Workloads, as users do in the end.
+func (w *World) DeleteAll() { w.deleteAll() }
+
+func checksText(wl *kueue.Workload) string {
+	texts := map[string]string{}
+	for _, c := range wl.Status.AdmissionChecks {
+		texts[string(c.Name)] = string(c.State) + " " + c.Message
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		list = append(list, name+"="+texts[name])
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,168 @@
+package world
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// batchJob is a job on one API server, with the part of its status that Kueue reads.
+type batchJob struct {
+	spec      *Job
+	key       types.NamespacedName // of its Workload
+	suspended bool
+	active    int64
+	ready     int64
+	finished  string // "", Succeeded or Failed
+	pods      int64  // that the job runs: fewer with partial admission
+}
+
+// isActive is Kueue's word for a job whose pods run.
+func (j *batchJob) isActive() bool { return j.active > 0 }
+
+// podsReady reports whether all pods of the job are ready or have succeeded.
+func (j *batchJob) podsReady() bool {
+	return j.finished == "Succeeded" || j.ready >= j.pods && j.pods > 0
+}
+
+// remoteJob is a job on a worker, with its pods.
+type remoteJob struct {
+	batchJob
+	on   *cluster
+	run  *Run
+	pods []*pod
+	// endsAt is set when all pods run.
+	endsAt time.Time
+	serial int
+	gone   bool
+}
+
+// start creates the pods of a job whose Workload the worker admitted.
+func (r *remoteJob) start(count int64) {
+	r.suspended = false
+	r.batchJob.pods = count
+	for int64(len(r.pods)) < count {
+		r.serial++
+		p := &pod{name: fmt.Sprintf("%s-%d", r.key.Name, r.serial), job: r, created: r.on.world.loop.Now(),
+			devices: r.spec.Devices, cpu: effectiveCPU(r.spec), memory: r.spec.Memory}
+		r.pods = append(r.pods, p)
+		r.on.pods = append(r.on.pods, p)
+	}
+	r.active = count
+	r.on.schedulePods()
+}
+
+// stop deletes the pods. The job does not count pods as active that terminate.
+func (r *remoteJob) stop() {
+	wasRunning := !r.endsAt.IsZero() && r.finished == ""
+	for _, p := range r.pods {
+		r.on.deletePod(p)
+	}
+	r.pods, r.active, r.ready, r.endsAt = nil, 0, 0, time.Time{}
+	r.suspended = true
+	if wasRunning {
+		r.run.stopped(r.on.spec.Name)
+	}
+}
+
+// podsChanged counts the ready pods. When all of them run, the job's duration begins.
+func (r *remoteJob) podsChanged() {
+	ready := int64(0)
+	for _, p := range r.pods {
+		if p.ready {
+			ready++
+		}
+	}
+	r.ready = ready
+	w := r.on.world
+	if ready == r.batchJob.pods && r.endsAt.IsZero() && r.finished == "" {
+		r.endsAt = w.loop.Now().Add(r.spec.Duration)
+		r.run.startedOn(r.on.spec.Name)
+		endsAt := r.endsAt
+		w.loop.After(r.spec.Duration, func() {
+			if r.endsAt.Equal(endsAt) && r.finished == "" && !r.gone {
+				r.finish()
+			}
+		})
+	}
+	r.on.kueue.changed(r.key)
+}
+
+func (r *remoteJob) finish() {
+	r.finished = "Succeeded"
+	if r.spec.Behavior == Fails {
+		r.finished = "Failed"
+	}
+	for _, p := range r.pods {
+		p.ended = true
+		if r.spec.Lingers > 0 {
+			r.on.world.loop.After(r.spec.Lingers, func() { r.on.removePod(p) })
+		} else {
+			r.on.removePod(p)
+		}
+	}
+	r.pods, r.active, r.ready = nil, 0, 0
+	r.run.finishedOn(r.on.spec.Name)
+	r.on.kueue.changed(r.key)
+}
+
+// Run is the truth about one job: what happened to it, wherever.
+type Run struct {
+	*Job
+	world *World
+	Key   types.NamespacedName
+	UID   types.UID
+	// Submitted, Started (first time that all its pods ran) and Done (the hub knows that it ended).
+	Submitted, Started, Done time.Time
+	// Deleted by its user.
+	Deleted bool
+	// Where it runs now, by cluster, since when.
+	running map[string]time.Time
+	// ended is set once a copy has finished.
+	ended bool
+	// Failures are the placements that ended before all pods ran.
+	placements []placement
+	// writes of the operator, and attempts: reservations of quota on the hub.
+	writes, attempts int
+	// killers are the jobs for which this one was preempted while it ran.
+	killers map[string]int
+	// killedAt is when killed, which ran, was preempted for this job.
+	killedAt     time.Time
+	killed       string
+	vainReported bool
+	// fitsSince is since when a cluster is free for the waiting job.
+	fitsSince time.Time
+}
+
+// placement is one time that a cluster admitted a job for the hub.
+type placement struct {
+	cluster string
+	at      time.Time
+	started bool
+	endedAt time.Time
+	why     string
+}
+
+func (r *Run) startedOn(cluster string) {
+	now := r.world.loop.Now()
+	r.running[cluster] = now
+	if r.Started.IsZero() {
+		r.Started = now
+	}
+	if n := len(r.placements); n > 0 && r.placements[n-1].cluster == cluster {
+		r.placements[n-1].started = true
+	}
+	r.world.note("%s runs on %s", r.Name, cluster)
+}
+
+func (r *Run) stopped(cluster string) {
+	delete(r.running, cluster)
+	r.world.note("%s was stopped on %s", r.Name, cluster)
+}
+
+func (r *Run) finishedOn(cluster string) {
+	delete(r.running, cluster)
+	r.ended = true
+	r.world.note("%s finished on %s", r.Name, cluster)
+}

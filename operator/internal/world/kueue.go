@@ -1,0 +1,486 @@
+package world
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+)
+
+// workloads are the Workloads of one API server.
+type workloads interface {
+	// get returns the live object, which the caller must not change; nil = does not exist.
+	get(types.NamespacedName) *kueue.Workload
+	// update stores what change made of a copy, if it returns true. It reports whether it did.
+	update(key types.NamespacedName, change func(*kueue.Workload) bool) bool
+	// remove deletes an object.
+	remove(types.NamespacedName)
+	// keys are all names, sorted.
+	keys() []types.NamespacedName
+}
+
+// kueueControl is Kueue on the hub or on a worker: the controllers of Workloads and jobs, and the
+// scheduler. Its steps follow Kueue 0.19.2, in which each of them is a reconciler of its own:
+// each runs some time after a change, on the state that it then finds.
+type kueueControl struct {
+	world     *World
+	name      string
+	workloads workloads
+	quota     *quota
+	// jobOf returns the job of a Workload on the same API server; nil = it does not exist (yet).
+	jobOf func(types.NamespacedName) *batchJob
+	// checksOf returns the admission checks of a queue; nil on workers.
+	checksOf func(queue string) []string
+	// startJob and stopJob make a job run or suspend it.
+	startJob, stopJob func(types.NamespacedName, *kueue.Workload)
+	// then is called after each change, for MultiKueue.
+	then             func(types.NamespacedName)
+	podsReadyTimeout time.Duration
+	// paused: the process is down.
+	paused     bool
+	pending    map[types.NamespacedName]bool
+	scheduling bool
+	// timers are the latest planned looks at workloads, by key.
+	timers map[types.NamespacedName]time.Time
+}
+
+func (k *kueueControl) loop() *Loop { return k.world.loop }
+
+// changed reconciles a Workload and its job soon.
+func (k *kueueControl) changed(key types.NamespacedName) {
+	if k.then != nil {
+		k.then(key)
+	}
+	if k.pending[key] {
+		return
+	}
+	k.pending[key] = true
+	k.loop().After(k.world.dice.between(10*time.Millisecond, 80*time.Millisecond, k.name+" kueue "+key.Name), func() {
+		delete(k.pending, key)
+		if k.paused {
+			return
+		}
+		k.reconcileJob(key)
+		k.reconcile(key)
+	})
+}
+
+// lookAt reconciles a Workload at a time.
+func (k *kueueControl) lookAt(key types.NamespacedName, at time.Time) {
+	if planned := k.timers[key]; planned.After(k.loop().Now()) && !planned.After(at) {
+		return
+	}
+	k.timers[key] = at
+	k.loop().After(at.Sub(k.loop().Now())+time.Millisecond, func() { k.changed(key) })
+}
+
+// resume starts the process again: it looks at everything.
+func (k *kueueControl) resume() {
+	k.paused = false
+	for _, key := range k.workloads.keys() {
+		k.changed(key)
+	}
+	k.schedule()
+}
+
+func (k *kueueControl) condition(wl *kueue.Workload, kind string, on bool, reason, message string) bool {
+	status := metav1.ConditionFalse
+	if on {
+		status = metav1.ConditionTrue
+	}
+	return apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: k.stamp()})
+}
+
+// stamp is the time as an API server stores it, in seconds.
+func (k *kueueControl) stamp() metav1.Time {
+	return metav1.NewTime(k.loop().Now().Truncate(time.Second))
+}
+
+// reconcile is Kueue's reconciler of Workloads.
+func (k *kueueControl) reconcile(key types.NamespacedName) {
+	wl := k.workloads.get(key)
+	if wl == nil || !wl.DeletionTimestamp.IsZero() || kueuestate.IsFinished(wl) {
+		k.release(key)
+		return
+	}
+	if !kueuestate.IsActive(wl) {
+		k.reconcileInactive(wl, key)
+		return
+	}
+	if k.isDeactivationTarget(wl) {
+		k.workloads.update(key, func(wl *kueue.Workload) bool { inactive := false; wl.Spec.Active = &inactive; return true })
+		return
+	}
+	if k.awaitsBackoff(wl, key) || k.requeue(wl, key) || k.syncChecks(wl, key) {
+		return
+	}
+	if !kueuestate.IsAdmitted(wl) && wl.Status.Admission != nil && allReady(wl) {
+		k.workloads.update(key, func(wl *kueue.Workload) bool {
+			return wl.Status.Admission != nil && allReady(wl) && k.condition(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted")
+		})
+		return
+	}
+	if kueuestate.HoldsQuota(wl) {
+		k.reconcileAdmitted(wl, key)
+		return
+	}
+	k.schedule()
+}
+
+func allReady(wl *kueue.Workload) bool {
+	return !slices.ContainsFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady })
+}
+
+func (k *kueueControl) isDeactivationTarget(wl *kueue.Workload) bool {
+	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
+}
+
+func (k *kueueControl) reconcileInactive(wl *kueue.Workload, key types.NamespacedName) {
+	target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
+	switch {
+	case !kueuestate.IsEvicted(wl):
+		reason := kueue.WorkloadDeactivated
+		if target != nil {
+			reason += "DueTo" + target.Reason
+		}
+		k.evict(key, reason, "The workload is deactivated", func(wl *kueue.Workload) {
+			apimeta.RemoveStatusCondition(&wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
+			wl.Status.RequeueState = nil
+		})
+	case wl.Status.RequeueState != nil:
+		k.workloads.update(key, func(wl *kueue.Workload) bool { wl.Status.RequeueState = nil; return true })
+	}
+}
+
+// awaitsBackoff reports whether the workload may not be queued yet.
+func (k *kueueControl) awaitsBackoff(wl *kueue.Workload, key types.NamespacedName) bool {
+	state := wl.Status.RequeueState
+	if state == nil || state.RequeueAt == nil {
+		return false
+	}
+	if at := state.RequeueAt.Time; at.After(k.loop().Now()) {
+		k.lookAt(key, at)
+		return true
+	}
+	k.workloads.update(key, func(wl *kueue.Workload) bool { wl.Status.RequeueState.RequeueAt = nil; return true })
+	return true
+}
+
+// requeue lets an evicted workload queue again.
+func (k *kueueControl) requeue(wl *kueue.Workload, key types.NamespacedName) bool {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadRequeued)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return false
+	}
+	reason := "BackoffFinished"
+	if c.Reason == kueue.WorkloadDeactivated {
+		reason = "Reactivated"
+	}
+	return k.workloads.update(key, func(wl *kueue.Workload) bool {
+		return k.condition(wl, kueue.WorkloadRequeued, true, reason, "")
+	})
+}
+
+// syncChecks gives the workload the checks of its queue.
+func (k *kueueControl) syncChecks(wl *kueue.Workload, key types.NamespacedName) bool {
+	if k.checksOf == nil {
+		return false
+	}
+	want := k.checksOf(string(wl.Spec.QueueName))
+	has := func(wl *kueue.Workload) bool {
+		return len(wl.Status.AdmissionChecks) == len(want) && !slices.ContainsFunc(want, func(name string) bool { return kueuestate.FindCheck(wl, name) == nil })
+	}
+	if has(wl) {
+		return false
+	}
+	return k.workloads.update(key, func(wl *kueue.Workload) bool {
+		if has(wl) {
+			return false
+		}
+		wl.Status.AdmissionChecks = slices.DeleteFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return !slices.Contains(want, string(c.Name)) })
+		for _, name := range want {
+			if kueuestate.FindCheck(wl, name) == nil {
+				wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(name), State: kueue.CheckStatePending, LastTransitionTime: k.stamp()})
+			}
+		}
+		return true
+	})
+}
+
+// reconcileAdmitted looks for reasons to end a workload that holds quota.
+func (k *kueueControl) reconcileAdmitted(wl *kueue.Workload, key types.NamespacedName) {
+	if kueuestate.IsEvicted(wl) {
+		return
+	}
+	state := func(s kueue.CheckState) bool {
+		return slices.ContainsFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State == s })
+	}
+	switch {
+	case state(kueue.CheckStateRejected):
+		k.workloads.update(key, func(wl *kueue.Workload) bool {
+			return k.condition(wl, kueue.WorkloadDeactivationTarget, true, kueue.WorkloadEvictedByAdmissionCheck, "rejected")
+		})
+		return
+	case state(kueue.CheckStateRetry):
+		k.evict(key, kueue.WorkloadEvictedByAdmissionCheck, "Evicted due to a check", nil)
+		return
+	}
+	q := k.quota.queues[string(wl.Spec.QueueName)]
+	switch {
+	case q == nil || q.stop == kueue.None:
+	case kueuestate.IsAdmitted(wl):
+		if q.stop == kueue.HoldAndDrain {
+			k.evict(key, kueue.WorkloadEvictedByClusterQueueStopped, "The ClusterQueue is stopped", nil)
+			return
+		}
+	default:
+		k.workloads.update(key, func(wl *kueue.Workload) bool { return k.loseQuota(wl, kueue.WorkloadInadmissible) })
+		return
+	}
+	k.checkTimes(wl, key)
+}
+
+// checkTimes evicts workloads whose pods are not ready in time, and ends those that run for too long.
+func (k *kueueControl) checkTimes(wl *kueue.Workload, key types.NamespacedName) {
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if admitted == nil || admitted.Status != metav1.ConditionTrue {
+		return
+	}
+	now := k.loop().Now()
+	ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	if k.podsReadyTimeout > 0 && ready != nil && ready.Status != metav1.ConditionTrue {
+		since := admitted.LastTransitionTime.Time
+		if ready.LastTransitionTime.After(since) {
+			since = ready.LastTransitionTime.Time
+		}
+		if at := since.Add(k.podsReadyTimeout); at.After(now) {
+			k.lookAt(key, at)
+		} else {
+			k.evict(key, kueue.WorkloadEvictedByPodsReadyTimeout, "Exceeded the PodsReady timeout", func(wl *kueue.Workload) {
+				n := int32(1)
+				if s := wl.Status.RequeueState; s != nil && s.Count != nil {
+					n += *s.Count
+				}
+				at := metav1.NewTime(now.Add(min(time.Minute<<min(n-1, 10), time.Hour)).Truncate(time.Second))
+				wl.Status.RequeueState = &kueue.RequeueState{Count: &n, RequeueAt: &at}
+			})
+			return
+		}
+	}
+	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		used := time.Duration(0)
+		if past := wl.Status.AccumulatedPastExecutionTimeSeconds; past != nil {
+			used = time.Duration(*past) * time.Second
+		}
+		if at := admitted.LastTransitionTime.Add(time.Duration(*limit)*time.Second - used); at.After(now) {
+			k.lookAt(key, at)
+		} else {
+			k.workloads.update(key, func(wl *kueue.Workload) bool {
+				return k.condition(wl, kueue.WorkloadDeactivationTarget, true, kueue.WorkloadMaximumExecutionTimeExceeded, "exceeding the maximum execution time")
+			})
+		}
+	}
+}
+
+// evict begins an eviction: everything of the admission is reset at once, but the quota.
+func (k *kueueControl) evict(key types.NamespacedName, reason, message string, prepare func(*kueue.Workload)) {
+	evicted := k.workloads.update(key, func(wl *kueue.Workload) bool {
+		if kueuestate.IsEvicted(wl) {
+			return false
+		}
+		if prepare != nil {
+			prepare(wl)
+		}
+		k.condition(wl, kueue.WorkloadEvicted, true, reason, message)
+		wl.Status.ClusterName, wl.Status.NominatedClusterNames = nil, nil
+		for i := range wl.Status.AdmissionChecks {
+			c := &wl.Status.AdmissionChecks[i]
+			if c.State == kueue.CheckStatePending {
+				continue
+			}
+			next := kueue.AdmissionCheckState{Name: c.Name, State: kueue.CheckStatePending, LastTransitionTime: k.stamp(),
+				Message: "Reset to Pending after eviction. Previously: " + string(c.State), RequeueAfterSeconds: c.RequeueAfterSeconds}
+			if c.State == kueue.CheckStateRetry {
+				n := int32(1)
+				if c.RetryCount != nil {
+					n += *c.RetryCount
+				}
+				next.RetryCount = &n
+			}
+			*c = next
+		}
+		countEviction(wl, reason)
+		return true
+	})
+	if evicted {
+		k.world.note("%s evicts %s: %s", k.name, key.Name, reason)
+	}
+}
+
+func countEviction(wl *kueue.Workload, reason string) {
+	if wl.Status.SchedulingStats == nil {
+		wl.Status.SchedulingStats = &kueue.SchedulingStats{}
+	}
+	list := wl.Status.SchedulingStats.Evictions
+	if i := slices.IndexFunc(list, func(e kueue.WorkloadSchedulingStatsEviction) bool { return e.Reason == reason }); i >= 0 {
+		list[i].Count++
+		return
+	}
+	wl.Status.SchedulingStats.Evictions = append(list, kueue.WorkloadSchedulingStatsEviction{Reason: reason, Count: 1})
+}
+
+// reconcileJob is Kueue's reconciler of jobs.
+func (k *kueueControl) reconcileJob(key types.NamespacedName) {
+	wl, job := k.workloads.get(key), k.jobOf(key)
+	if wl == nil || job == nil || kueuestate.IsFinished(wl) {
+		return
+	}
+	if job.finished != "" {
+		k.workloads.update(key, func(wl *kueue.Workload) bool {
+			return k.condition(wl, kueue.WorkloadFinished, true, job.finished, "")
+		})
+		return
+	}
+	if k.podsReadyTimeout > 0 {
+		k.reportPodsReady(wl, job, key)
+		wl = k.workloads.get(key)
+	}
+	switch {
+	case kueuestate.IsEvicted(wl):
+		k.stopJob(key, wl)
+		if wl.Status.Admission == nil || job.isActive() {
+			return
+		}
+		k.workloads.update(key, func(wl *kueue.Workload) bool {
+			reason := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason
+			k.condition(wl, kueue.WorkloadRequeued, reason == kueue.WorkloadEvictedByPreemption, reason, "")
+			return k.loseQuota(wl, "Pending")
+		})
+	case job.suspended && kueuestate.IsAdmitted(wl):
+		k.startJob(key, wl)
+	case !job.suspended && !kueuestate.IsAdmitted(wl):
+		k.stopJob(key, wl)
+	}
+}
+
+// reportPodsReady writes the condition PodsReady.
+func (k *kueueControl) reportPodsReady(wl *kueue.Workload, job *batchJob, key types.NamespacedName) {
+	was := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	status, reason := metav1.ConditionFalse, kueue.WorkloadWaitForStart
+	switch {
+	case !kueuestate.IsAdmitted(wl):
+	case job.podsReady():
+		status, reason = metav1.ConditionTrue, kueue.WorkloadStarted
+		if was != nil && (was.Reason == kueue.WorkloadWaitForRecovery || was.Reason == kueue.WorkloadRecovered) {
+			reason = kueue.WorkloadRecovered
+		}
+	case was != nil && (was.Status == metav1.ConditionTrue || was.Reason == kueue.WorkloadWaitForRecovery):
+		reason = kueue.WorkloadWaitForRecovery
+	}
+	if was != nil && was.Status == status && was.Reason == reason {
+		return
+	}
+	k.workloads.update(key, func(wl *kueue.Workload) bool {
+		return k.condition(wl, kueue.WorkloadPodsReady, status == metav1.ConditionTrue, reason, "")
+	})
+}
+
+// loseQuota removes the reservation. Checks and nominations stay as they are.
+func (k *kueueControl) loseQuota(wl *kueue.Workload, reason string) bool {
+	if wl.Status.Admission == nil {
+		return false
+	}
+	wl.Status.Admission = nil
+	k.condition(wl, kueue.WorkloadQuotaReserved, false, reason, "")
+	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil && admitted.Status == metav1.ConditionTrue {
+		past := int32(k.loop().Now().Sub(admitted.LastTransitionTime.Time) / time.Second)
+		if before := wl.Status.AccumulatedPastExecutionTimeSeconds; before != nil {
+			past += *before
+		}
+		wl.Status.AccumulatedPastExecutionTimeSeconds = &past
+		k.condition(wl, kueue.WorkloadAdmitted, false, "NoReservation", "The workload has no reservation")
+	}
+	return true
+}
+
+// release returns the quota of a workload that is over.
+func (k *kueueControl) release(key types.NamespacedName) {
+	delete(k.timers, key)
+	k.schedule()
+}
+
+// usage is the quota that each queue has given away, by queue and flavor. It is computed from the
+// Workloads, which are the truth.
+func (k *kueueControl) usage() map[string]map[string]int64 {
+	sum := map[string]map[string]int64{}
+	for _, key := range k.workloads.keys() {
+		wl := k.workloads.get(key)
+		if wl.Status.Admission == nil || kueuestate.IsFinished(wl) {
+			continue
+		}
+		queue := string(wl.Status.Admission.ClusterQueue)
+		if sum[queue] == nil {
+			sum[queue] = map[string]int64{}
+		}
+		for flavor, n := range requestOf(wl) {
+			sum[queue][flavor] += n
+		}
+	}
+	return sum
+}
+
+// requestOf are the devices that a workload holds, by flavor.
+func requestOf(wl *kueue.Workload) map[string]int64 {
+	sum := map[string]int64{}
+	for _, a := range wl.Status.Admission.PodSetAssignments {
+		for resource, flavor := range a.Flavors {
+			q := a.ResourceUsage[resource]
+			sum[string(flavor)] += q.Value()
+		}
+	}
+	return sum
+}
+
+// localWorkloads are the Workloads of a worker.
+type localWorkloads struct {
+	objects map[types.NamespacedName]*kueue.Workload
+	onWrite func(types.NamespacedName)
+}
+
+func (l *localWorkloads) get(key types.NamespacedName) *kueue.Workload { return l.objects[key] }
+
+func (l *localWorkloads) update(key types.NamespacedName, change func(*kueue.Workload) bool) bool {
+	old := l.objects[key]
+	if old == nil {
+		return false
+	}
+	wl := old.DeepCopy()
+	if !change(wl) {
+		return false
+	}
+	l.objects[key] = wl
+	l.onWrite(key)
+	return true
+}
+
+func (l *localWorkloads) create(key types.NamespacedName, wl *kueue.Workload) {
+	l.objects[key] = wl
+	l.onWrite(key)
+}
+
+func (l *localWorkloads) remove(key types.NamespacedName) {
+	if l.objects[key] != nil {
+		delete(l.objects, key)
+		l.onWrite(key)
+	}
+}
+
+func (l *localWorkloads) keys() []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(l.objects), compareKeys)
+}

@@ -1,0 +1,131 @@
+package world
+
+import (
+	"cmp"
+	"container/heap"
+	"hash/fnv"
+	"sync"
+	"time"
+)
+
+// Loop runs the events of a world in the order of their times; events of equal time run in the
+// order in which they were scheduled. After is safe for concurrent use, the other methods are for
+// the one goroutine that drives the world.
+type Loop struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	events eventHeap
+	count  uint64
+	// wake has an element if an event was scheduled before all others.
+	wake chan struct{}
+}
+
+// NewLoop returns an empty loop. now is the clock: the caller advances it to Next before RunNext.
+func NewLoop(now func() time.Time) *Loop {
+	return &Loop{now: now, wake: make(chan struct{}, 1)}
+}
+
+type event struct {
+	at    time.Time
+	order uint64
+	do    func()
+}
+
+type eventHeap []event
+
+func (h eventHeap) Len() int { return len(h) }
+func (h eventHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].order, h[j].order)) < 0
+}
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
+func (h *eventHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*h = old[:len(old)-1]
+	return last
+}
+
+// Now is the time in the world.
+func (l *Loop) Now() time.Time { return l.now() }
+
+// After schedules an event.
+func (l *Loop) After(delay time.Duration, do func()) {
+	at := l.now().Add(max(0, delay))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	isFirst := len(l.events) == 0 || at.Before(l.events[0].at)
+	heap.Push(&l.events, event{at, l.count, do})
+	if isFirst {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Wake receives when an event was scheduled that comes before the others.
+func (l *Loop) Wake() <-chan struct{} { return l.wake }
+
+// Next is the time of the next event; ok is false if there is none.
+func (l *Loop) Next() (at time.Time, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.events) == 0 {
+		return time.Time{}, false
+	}
+	return l.events[0].at, true
+}
+
+// RunNext runs the next event if its time has come, and reports whether it did.
+func (l *Loop) RunNext() bool {
+	l.mu.Lock()
+	if len(l.events) == 0 || l.events[0].at.After(l.now()) {
+		l.mu.Unlock()
+		return false
+	}
+	next := heap.Pop(&l.events).(event)
+	l.mu.Unlock()
+	next.do()
+	return true
+}
+
+// dice draws random numbers. Each subject has a sequence of its own, so that a change of the world
+// in one place does not change the draws in all others.
+type dice struct {
+	seed  uint64
+	mu    sync.Mutex
+	drawn map[string]uint64
+}
+
+func newDice(seed uint64) *dice { return &dice{seed: seed, drawn: map[string]uint64{}} }
+
+// fraction is the subject's next number from 0 to 1, without 1.
+func (d *dice) fraction(subject string) float64 {
+	d.mu.Lock()
+	d.drawn[subject]++
+	n := d.drawn[subject]
+	d.mu.Unlock()
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(subject))
+	x := h.Sum64() ^ d.seed*0x9e3779b97f4a7c15 ^ n*0xbf58476d1ce4e5b9
+	// The finalizer of SplitMix64 spreads the bits.
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	x ^= x >> 31
+	return float64(x>>11) / (1 << 53)
+}
+
+// between is the subject's next duration from low to high. No two events of the world should fall
+// on the same nanosecond by chance of a round number.
+func (d *dice) between(low, high time.Duration, subject string) time.Duration {
+	return low + time.Duration(d.fraction(subject)*float64(high-low))
+}
+
+// chance is true with a probability.
+func (d *dice) chance(p float64, subject string) bool { return p > 0 && d.fraction(subject) < p }

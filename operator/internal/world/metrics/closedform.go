@@ -1,0 +1,339 @@
+package metrics
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Ages in seconds that the rules compare with.
+const (
+	trustedAge = 60
+	reportAge  = 86_400
+)
+
+// toleratedTaints are the keys of plimsoll:tolerated_taint:info.
+var toleratedTaints = []string{
+	"nvidia.com/gpu", "google.com/tpu", "amd.com/gpu", "sku", "dedicated", "kubernetes.azure.com/scalesetpriority",
+	"cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible", "cloud.google.com/gke-queued",
+}
+
+// state is what a target exported at a time. It is not up after a failed scrape.
+type state[T any] struct {
+	at   int64
+	up   bool
+	data T
+}
+
+// timeline has the last states of a target. The rules may be evaluated for a time shortly before the
+// last scrape.
+type timeline[T any] struct{ states []state[T] }
+
+const maxStates = 4
+
+func (l *timeline[T]) add(s state[T]) {
+	if l.states = append(l.states, s); len(l.states) > maxStates {
+		l.states = slices.Delete(l.states, 0, 1)
+	}
+}
+
+// visible returns the state that Prometheus finds at a time.
+func (l *timeline[T]) visible(at int64) (state[T], bool) {
+	for _, s := range slices.Backward(l.states) {
+		if s.at <= at {
+			return s, s.up && at-s.at < lookback
+		}
+	}
+	return state[T]{}, false
+}
+
+// exporterData is what the exporter of a node exports about devices.
+type exporterData struct {
+	collected       float64 // Unix time in seconds, as the rules have it
+	resource, model string
+	hasDevices      bool
+	deviceCounts
+}
+
+// kubeData is what kube-state-metrics exports.
+type kubeData struct {
+	nodes map[string]*kubeNode
+	names []string // of the nodes, in the order of the snapshot
+	// hasAccelerators means that a node has a capacity of accelerators, which may be 0, and hasExporter
+	// that a node is one for the exporter.
+	hasAccelerators, hasExporter bool
+}
+
+type kubeNode struct {
+	isPlaceable  bool
+	accelerators float64
+	unrequested  []amount
+}
+
+// amount of a resource, by its name in kube-state-metrics.
+type amount struct {
+	resource string
+	value    float64
+}
+
+// clusterState is what ClosedForm remembers of a cluster.
+type clusterState struct {
+	exporters map[string]*timeline[exporterData]
+	kube      timeline[kubeData]
+	kueue     timeline[kueueData]
+
+	// reports are the last collections by node, as of evaluatedAt.
+	reports     map[string]float64
+	evaluatedAt int64
+	// expectedAt is the last evaluation with an expected node.
+	expectedAt int64
+	recorded   *target
+}
+
+func newClusterState(cluster string) *clusterState {
+	return &clusterState{
+		exporters: map[string]*timeline[exporterData]{}, reports: map[string]float64{}, evaluatedAt: math.MinInt64 / 2, expectedAt: math.MinInt64 / 2,
+		recorded: &target{cluster: cluster},
+	}
+}
+
+func (c *clusterState) exporter(node string) *timeline[exporterData] {
+	if c.exporters[node] == nil {
+		c.exporters[node] = &timeline[exporterData]{}
+	}
+	return c.exporters[node]
+}
+
+// isAccelerator reports whether the rules count a resource of kube-state-metrics as accelerators.
+func isAccelerator(sanitized string) bool {
+	rest, isAMD := strings.CutPrefix(sanitized, "amd_com_")
+	return strings.HasPrefix(sanitized, "nvidia_com_gpu") || strings.HasPrefix(sanitized, "nvidia_com_mig") || sanitized == "google_com_tpu" ||
+		isAMD && (rest == "gpu" || len(rest) == len("spx_nps1") && rest[1:7] == "px_nps")
+}
+
+// kubeDataOf returns what the rules read of kube-state-metrics.
+func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
+	data := kubeData{nodes: map[string]*kubeNode{}}
+	for i := range snap.Nodes {
+		n := &snap.Nodes[i]
+		node := &kubeNode{isPlaceable: n.Ready && !n.Cordoned && (n.Taint == "" || slices.Contains(toleratedTaints, n.Taint))}
+		data.nodes[n.Name], data.names = node, append(data.names, n.Name)
+		cpu, memory := systemRequests(n, pods[n.Name])
+		devices := int64(0)
+		for _, p := range pods[n.Name] {
+			if !p.isFinished() {
+				cpu, memory = cpu+p.CPU, memory+p.Memory
+				if p.Resource == n.Resource {
+					devices += p.Devices
+				}
+			}
+		}
+		node.unrequested = append(node.unrequested, amount{"cpu", float64(n.CPU-cpu) / 1000}, amount{"memory", float64(n.Memory-memory) * (1 << 20)})
+		if n.Resource == "" {
+			continue
+		}
+		data.hasExporter = true
+		resource := s.sanitize(n.Resource)
+		if isAccelerator(resource) {
+			data.hasAccelerators = true
+			node.accelerators = float64(n.Devices)
+		}
+		if slices.Contains([]string{"nvidia_com_gpu", "google_com_tpu", "amd_com_gpu"}, resource) {
+			node.unrequested = append(node.unrequested, amount{resource, float64(n.Devices - n.Unhealthy - devices)})
+		}
+	}
+	return data
+}
+
+// kueueData is what the rules record of Kueue.
+type kueueData struct{ quotas []quota }
+
+type quota struct {
+	queue, flavor, resource string
+	unreserved              float64
+	nominalUnreserved       float64
+	inCohort                bool
+}
+
+func kueueDataOf(snap *Snapshot) kueueData {
+	var data kueueData
+	totals, parents := cohortTotals(snap), cohortParents(snap)
+	for i := range snap.Queues {
+		q := &snap.Queues[i]
+		own := float64(q.Nominal - q.Reserved)
+		r := quota{queue: q.Name, flavor: q.Flavor, resource: q.Resource, inCohort: q.Cohort != "", nominalUnreserved: own, unreserved: own}
+		if r.inCohort {
+			r.unreserved += borrowingLimit(q)
+		}
+		for _, c := range totals {
+			// Kueue exports no totals of zero, and the rule needs both.
+			if c.name == q.Cohort && c.flavor == q.Flavor && c.resource == q.Resource && parents[c.name] == "" && c.quota > 0 && c.reserved > 0 {
+				r.unreserved = min(r.unreserved, c.quota-c.reserved)
+			}
+		}
+		data.quotas = append(data.quotas, r)
+	}
+	return data
+}
+
+// evaluate records the results of the rules for a cluster.
+func (c *clusterState) evaluate(e *export) error {
+	c.evaluateNodes(e)
+	if kueue, ok := c.kueue.visible(e.at); ok && len(kueue.data.quotas) > 0 {
+		for _, q := range kueue.data.quotas {
+			e.add("cluster_queue:kueue_unreserved_quota:max", q.unreserved, "cluster_queue", q.queue, "flavor", q.flavor, "resource", q.resource)
+			if q.inCohort {
+				e.add("cluster_queue:kueue_nominal_unreserved_quota:max", q.nominalUnreserved, "cluster_queue", q.queue, "flavor", q.flavor, "resource", q.resource)
+			}
+		}
+		e.add("cluster:kueue_sample_timestamp_seconds:min", seconds(kueue.at))
+	}
+	c.evaluatedAt = e.at
+	return e.finish()
+}
+
+// resourceModel are the labels of sums over a cluster.
+type resourceModel struct{ resource, model string }
+
+// sums over a cluster, by resource and model.
+type sums struct {
+	devices, allocated, unhealthy, usable, free, largest float64
+	fits                                                 [4]float64
+	// hasFree means that a node has free devices for placement, which may be 0.
+	hasFree bool
+}
+
+var fitSizes = []string{"1", "2", "4", "8"}
+
+func (c *clusterState) evaluateNodes(e *export) {
+	at := e.at
+	kube, hasKube := c.kube.visible(at)
+	exporters := map[string]exporterData{}
+	for node, l := range c.exporters {
+		if s, ok := l.visible(at); ok {
+			exporters[node] = s.data
+		}
+	}
+	c.updateReports(at, exporters, kube.data, hasKube)
+	expected := map[string]bool{}
+	for node := range c.reports {
+		expected[node] = true
+	}
+	if hasKube {
+		for _, name := range kube.data.names {
+			n := kube.data.nodes[name]
+			if n.accelerators > 0 {
+				expected[name] = true
+			}
+			e.add("node:plimsoll_placeable:bool", number(n.isPlaceable), "node", name)
+			if !n.isPlaceable {
+				continue
+			}
+			for _, a := range n.unrequested {
+				e.add("node:kube_unrequested:placeable", a.value, "node", name, "resource", a.resource)
+			}
+		}
+	}
+	if len(expected) > 0 {
+		c.expectedAt = at
+	}
+	totals := map[resourceModel]*sums{}
+	known, oldest := 0, math.Inf(1)
+	for _, node := range slices.Sorted(maps.Keys(exporters)) {
+		x := exporters[node]
+		if !x.hasDevices {
+			continue
+		}
+		key := resourceModel{x.resource, x.model}
+		t := totals[key]
+		if t == nil {
+			t = &sums{}
+			totals[key] = t
+		}
+		t.devices, t.allocated, t.unhealthy = t.devices+x.allocatable, t.allocated+x.allocated, t.unhealthy+x.unhealthy
+		if x.collected <= seconds(at)-trustedAge || x.collected >= seconds(at)+trustedAge {
+			continue
+		}
+		oldest = min(oldest, x.collected)
+		e.add("node:plimsoll_sample_timestamp_seconds:trusted", x.collected, "node", node)
+		n := kube.data.nodes[node]
+		if !hasKube || n == nil {
+			continue
+		}
+		if expected[node] {
+			known++
+		}
+		c.addNode(e, t, node, &x, number(n.isPlaceable))
+	}
+	exportSums(e, totals)
+	switch {
+	case known > 0 && float64(known)/float64(len(expected)) >= 0.5:
+		e.add("cluster:plimsoll_sample_timestamp_seconds:min", oldest)
+	case hasKube && len(kube.data.nodes) > 0 && at-c.expectedAt >= lookback && !kube.data.hasAccelerators && !kube.data.hasExporter:
+		e.add("cluster:plimsoll_sample_timestamp_seconds:min", seconds(kube.at))
+	}
+}
+
+// updateReports calculates node:plimsoll_last_report_timestamp_seconds:max.
+func (c *clusterState) updateReports(at int64, exporters map[string]exporterData, kube kubeData, hasKube bool) {
+	maps.DeleteFunc(c.reports, func(node string, report float64) bool {
+		isDeleted := hasKube && len(kube.nodes) > 0 && kube.nodes[node] == nil
+		return at-c.evaluatedAt >= lookback || report <= seconds(at)-reportAge || isDeleted
+	})
+	for node, x := range exporters {
+		c.reports[node] = x.collected
+	}
+}
+
+// addNode exports the devices of a trusted node and adds them to the sums of its cluster.
+func (c *clusterState) addNode(e *export, t *sums, node string, x *exporterData, placeable float64) {
+	free := x.free * placeable
+	e.add("node_resource_model:plimsoll_free_devices:placeable", free, "node", node, "resource", x.resource, "model", x.model)
+	e.add("node_resource_model:plimsoll_devices:placeable", x.allocatable*placeable, "node", node, "resource", x.resource, "model", x.model)
+	t.hasFree = true
+	t.free, t.largest, t.usable = t.free+free, max(t.largest, free), t.usable+(x.allocatable-x.unhealthy)*placeable
+	for i := range t.fits {
+		t.fits[i] += math.Floor(free / float64(int(1)<<i))
+	}
+}
+
+func exportSums(e *export, totals map[resourceModel]*sums) {
+	byResource := map[string]*sums{}
+	keys := slices.SortedFunc(maps.Keys(totals), func(a, b resourceModel) int {
+		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.model, b.model))
+	})
+	for _, key := range keys {
+		t, kv := totals[key], []string{"resource", key.resource, "model", key.model}
+		all := byResource[key.resource]
+		if all == nil {
+			all = &sums{}
+			byResource[key.resource] = all
+		}
+		all.devices, all.allocated = all.devices+t.devices, all.allocated+t.allocated
+		e.add("cluster_resource_model:plimsoll_devices:sum", t.devices, kv...)
+		e.add("cluster_resource_model:plimsoll_allocated_devices:sum", t.allocated, kv...)
+		e.add("cluster_resource_model:plimsoll_unhealthy_devices:sum", t.unhealthy, kv...)
+		if !t.hasFree {
+			continue
+		}
+		all.hasFree = true
+		all.free, all.usable = all.free+t.free, all.usable+t.usable
+		e.add("cluster_resource_model:plimsoll_free_devices:sum", t.free, kv...)
+		e.add("cluster_resource_model:plimsoll_node_free_devices:max", t.largest, kv...)
+		e.add("cluster_resource_model:plimsoll_usable_devices:sum", t.usable, kv...)
+		for i, size := range fitSizes {
+			e.add("cluster_resource_model_size:plimsoll_fits:sum", t.fits[i], "resource", key.resource, "model", key.model, "size", size)
+		}
+	}
+	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
+		t := byResource[resource]
+		e.add("cluster_resource:plimsoll_devices:sum", t.devices, "resource", resource)
+		e.add("cluster_resource:plimsoll_allocated_devices:sum", t.allocated, "resource", resource)
+		if t.hasFree {
+			e.add("cluster_resource:plimsoll_free_devices:sum", t.free, "resource", resource)
+			e.add("cluster_resource:plimsoll_usable_devices:sum", t.usable, "resource", resource)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package world
+
+import (
+	"math"
+	"net/http"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
+)
+
+// metricsState scrapes the clusters into the metrics store.
+type metricsState struct {
+	world     *World
+	store     *metrics.Store
+	transport *metrics.Transport
+}
+
+func (m *metricsState) open(w *World, rules *metrics.Rules) error {
+	m.world = w
+	w.faults.lost, w.faults.lies = map[string]string{}, map[string]int64{}
+	options := metrics.Options{Mode: metrics.ClosedForm, ScrapeInterval: w.settings.ScrapeInterval}
+	if w.settings.Rules {
+		options.Mode, options.Rules = metrics.RulesEngine, rules
+	}
+	var err error
+	if m.store, err = metrics.NewStore(options); err != nil {
+		return err
+	}
+	w.Store = m.store
+	m.transport = &metrics.Transport{Store: m.store, Intercept: m.intercept}
+	return nil
+}
+
+// start schedules the scrapes of each cluster, at a phase of its own, and the rules.
+func (m *metricsState) start() {
+	interval := m.world.settings.ScrapeInterval
+	for _, c := range m.world.clusters {
+		m.world.loop.After(m.world.dice.between(0, interval, "scrape "+c.spec.Name), func() { m.scrape(c) })
+	}
+	m.world.loop.After(interval, m.evaluate)
+}
+
+func (m *metricsState) scrape(c *cluster) {
+	w := m.world
+	w.loop.After(w.settings.ScrapeInterval, func() { m.scrape(c) })
+	now := w.loop.Now()
+	snapshot := c.snapshot()
+	switch w.faults.lost[c.spec.Name] {
+	case "scrape":
+		snapshot.Failed = []metrics.Part{metrics.All}
+	case "kueue":
+		snapshot.Failed = []metrics.Part{metrics.Kueue}
+	}
+	if len(snapshot.Failed) == 0 || snapshot.Failed[0] == metrics.Kueue {
+		c.scrapedAt = now
+	}
+	err := m.store.Scrape(now, snapshot)
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (m *metricsState) evaluate() {
+	w := m.world
+	w.loop.After(w.settings.ScrapeInterval, m.evaluate)
+	if err := m.store.Evaluate(w.loop.Now()); err != nil {
+		panic(err)
+	}
+}
+
+// intercept applies the faults of the metrics store to a query.
+func (m *metricsState) intercept(_ *http.Request, expr string) metrics.Response {
+	w := m.world
+	w.faults.mu.Lock()
+	defer w.faults.mu.Unlock()
+	mean := w.settings.QueryTime
+	r := metrics.Response{Latency: w.faults.promSlow + time.Duration(float64(mean)*(0.2+math.Min(6, -math.Log(1-w.dice.fraction("query "+expr)))))}
+	if w.faults.promDown > 0 {
+		r.Status, r.Body = http.StatusServiceUnavailable, "no healthy upstream"
+	}
+	for _, c := range w.clusters {
+		switch w.faults.lost[c.spec.Name] {
+		case "store":
+			r.HideClusters = append(r.HideClusters, c.spec.Name)
+			r.Warnings = append(r.Warnings, "store of "+c.spec.Name+" is not available")
+		case "silent store":
+			r.HideClusters = append(r.HideClusters, c.spec.Name)
+		}
+	}
+	return r
+}
+
+// snapshot is what the exporters and Kueue of a cluster report.
+func (c *cluster) snapshot() metrics.Snapshot {
+	s := metrics.Snapshot{Cluster: c.spec.Name}
+	lies := c.world.faults.lies[c.spec.Name]
+	for _, n := range c.nodes {
+		if !n.ready {
+			continue
+		}
+		devices, cpu, memory := n.used()
+		s.Nodes = append(s.Nodes, metrics.Node{Name: n.name, Labels: n.pool.Labels, Model: n.pool.Model, Resource: n.pool.Resource,
+			Devices: n.pool.Devices + lies, Held: devices, Unhealthy: n.unusable, Taint: n.pool.Taint, Ready: true,
+			CPU: n.pool.CPU, CPUUsed: cpu, Memory: n.pool.Memory, MemoryUsed: memory})
+	}
+	for _, p := range c.pods {
+		if p.node == nil || !p.node.ready {
+			continue
+		}
+		s.Pods = append(s.Pods, metrics.Pod{Namespace: p.job.key.Namespace, Name: p.name, Node: p.node.name, Resource: p.node.pool.Resource, Model: p.node.pool.Model, Devices: p.devices,
+			OwnerKind: "Job", OwnerName: p.job.spec.Name})
+	}
+	used := c.kueue.usage()
+	for i := range c.world.Spec.Queues {
+		q := c.kueue.quota.queues[c.world.Spec.Queues[i].Name]
+		for _, f := range c.kueue.quota.flavors {
+			nominal, has := q.nominal[f.name]
+			if !has {
+				continue
+			}
+			s.Queues = append(s.Queues, metrics.Queue{Name: q.spec.Name, Cohort: q.spec.Cohort, Flavor: f.name, Resource: f.resource,
+				Nominal: nominal, Reserved: used[q.spec.Name][f.name], BorrowingLimit: q.spec.BorrowingLimit})
+		}
+	}
+	return s
+}

@@ -1,0 +1,352 @@
+package world
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+)
+
+// quota is the ClusterQueues of one Kueue.
+type quota struct {
+	queues map[string]*clusterQueue
+	// flavors are all device models in the order in which Kueue tries them.
+	flavors []flavor
+}
+
+// flavor is a ResourceFlavor: the nodes with one device model.
+type flavor struct{ name, model, resource string }
+
+type clusterQueue struct {
+	spec    *Queue
+	nominal map[string]int64 // by flavor
+	stop    kueue.StopPolicy
+	// inactive: a check of the queue is not active, or missing.
+	inactive bool
+}
+
+// flavorOf is the name of the ResourceFlavor of a device model.
+func flavorOf(model string) string { return strings.ToLower(model) }
+
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// available are the devices of a flavor that a queue may still reserve, by borrowing as well.
+func (q *quota) available(queue, flavor string, used map[string]map[string]int64) int64 {
+	cq := q.queues[queue]
+	own := cq.nominal[flavor] - used[queue][flavor]
+	if cq.spec.Cohort == "" {
+		return own
+	}
+	pool := int64(0)
+	for name, other := range q.queues {
+		if other.spec.Cohort == cq.spec.Cohort {
+			pool += other.nominal[flavor] - used[name][flavor]
+		}
+	}
+	if limit := cq.spec.BorrowingLimit; limit > 0 {
+		pool = min(pool, own+limit)
+	}
+	return pool
+}
+
+// borrows reports how much a queue holds above its nominal quota.
+func (q *quota) borrows(queue, flavor string, used map[string]map[string]int64) int64 {
+	return used[queue][flavor] - q.queues[queue].nominal[flavor]
+}
+
+// schedule runs the scheduler soon.
+func (k *kueueControl) schedule() {
+	if k.scheduling {
+		return
+	}
+	k.scheduling = true
+	k.loop().After(k.world.dice.between(50*time.Millisecond, 150*time.Millisecond, k.name+" scheduler"), func() {
+		k.scheduling = false
+		if !k.paused {
+			k.runScheduler()
+		}
+	})
+}
+
+// runScheduler reserves quota for the pending workloads in their order, and preempts for the first of
+// each queue that has none.
+func (k *kueueControl) runScheduler() {
+	used := k.usage()
+	blocked := map[string]bool{}
+	for _, key := range k.pendingWorkloads() {
+		wl := k.workloads.get(key)
+		queue := string(wl.Spec.QueueName)
+		cq := k.quota.queues[queue]
+		if cq == nil || cq.stop != kueue.None || cq.inactive || blocked[queue] {
+			continue
+		}
+		if a := k.assign(wl, queue, used); a != nil {
+			k.reserve(key, queue, a)
+			if now := k.workloads.get(key); now != nil && now.Status.Admission != nil {
+				if used[queue] == nil {
+					used[queue] = map[string]int64{}
+				}
+				for flavor, n := range requestOf(now) {
+					used[queue][flavor] += n
+				}
+			}
+			continue
+		}
+		k.preemptFor(key, wl, queue, used)
+		if cq.spec.StrictFIFO {
+			blocked[queue] = true
+		}
+	}
+}
+
+func (k *kueueControl) pendingWorkloads() []types.NamespacedName {
+	var list []types.NamespacedName
+	for _, key := range k.workloads.keys() {
+		wl := k.workloads.get(key)
+		if wl.Status.Admission != nil || kueuestate.IsFinished(wl) || !kueuestate.IsActive(wl) || !wl.DeletionTimestamp.IsZero() || k.isDeactivationTarget(wl) ||
+			apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadRequeued) ||
+			wl.Status.RequeueState != nil && wl.Status.RequeueState.RequeueAt != nil {
+			continue
+		}
+		if k.checksOf != nil && len(wl.Status.AdmissionChecks) != len(k.checksOf(string(wl.Spec.QueueName))) {
+			continue // not synced yet
+		}
+		list = append(list, key)
+	}
+	slices.SortStableFunc(list, func(a, b types.NamespacedName) int {
+		x, y := k.workloads.get(a), k.workloads.get(b)
+		return cmp.Or(cmp.Compare(priorityOf(y), priorityOf(x)), queueTime(x).Compare(queueTime(y)))
+	})
+	return list
+}
+
+func priorityOf(wl *kueue.Workload) int32 {
+	if wl.Spec.Priority == nil {
+		return 0
+	}
+	return *wl.Spec.Priority
+}
+
+// queueTime is the time by which Kueue orders workloads of a priority: that of the creation, or of an
+// eviction because pods were not ready.
+func queueTime(wl *kueue.Workload) time.Time {
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Reason == kueue.WorkloadEvictedByPodsReadyTimeout {
+		return c.LastTransitionTime.Time
+	}
+	return wl.CreationTimestamp.Time
+}
+
+// assign finds a flavor for each pod set, with fewer pods if the job permits it; nil = no quota.
+func (k *kueueControl) assign(wl *kueue.Workload, queue string, used map[string]map[string]int64) []kueue.PodSetAssignment {
+	left := map[string]int64{}
+	for _, f := range k.quota.flavors {
+		left[f.name] = k.quota.available(queue, f.name, used)
+	}
+	var list []kueue.PodSetAssignment
+	for i := range wl.Spec.PodSets {
+		p := &wl.Spec.PodSets[i]
+		least := p.Count
+		if p.MinCount != nil {
+			least = *p.MinCount
+		}
+		a, ok := assignPodSet(p, least, k.quota.flavors, left)
+		if !ok {
+			return nil
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+func assignPodSet(p *kueue.PodSet, least int32, flavors []flavor, left map[string]int64) (kueue.PodSetAssignment, bool) {
+	model := p.Template.Spec.NodeSelector[modelLabel]
+	for _, f := range flavors {
+		each := devicesOf(p, f.resource)
+		if each == 0 || model != "" && model != f.model {
+			continue
+		}
+		n := min(int64(p.Count), left[f.name]/each)
+		if n < int64(least) || n <= 0 {
+			continue
+		}
+		left[f.name] -= n * each
+		count := int32(n)
+		return kueue.PodSetAssignment{Name: p.Name, Count: &count,
+			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceName(f.resource): kueue.ResourceFlavorReference(f.name)},
+			ResourceUsage: corev1.ResourceList{corev1.ResourceName(f.resource): *resource.NewQuantity(n*each, resource.DecimalSI)}}, true
+	}
+	return kueue.PodSetAssignment{}, false
+}
+
+// modelLabel is the node label with the device model.
+const modelLabel = "nvidia.com/gpu.product"
+
+func devicesOf(p *kueue.PodSet, name string) int64 {
+	sum := int64(0)
+	for i := range p.Template.Spec.Containers {
+		q := p.Template.Spec.Containers[i].Resources.Requests[corev1.ResourceName(name)]
+		sum += q.Value()
+	}
+	return sum
+}
+
+func (k *kueueControl) reserve(key types.NamespacedName, queue string, assignments []kueue.PodSetAssignment) {
+	k.workloads.update(key, func(wl *kueue.Workload) bool {
+		if !kueuestate.IsActive(wl) || wl.Status.Admission != nil {
+			return false
+		}
+		wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: assignments}
+		k.condition(wl, kueue.WorkloadQuotaReserved, true, "QuotaReserved", "Quota reserved in ClusterQueue "+queue)
+		for _, kind := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {
+			if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kind) {
+				k.condition(wl, kind, false, "QuotaReserved", "")
+			}
+		}
+		if k.checksOf == nil {
+			k.condition(wl, kueue.WorkloadAdmitted, true, "Admitted", "")
+		}
+		return true
+	})
+}
+
+// preemptFor evicts workloads so that a pending one gets quota, by Kueue's classic rules: victims of
+// the same queue by priority, and of queues of the cohort that borrow while the workload stays within
+// its queue's nominal quota.
+func (k *kueueControl) preemptFor(key types.NamespacedName, wl *kueue.Workload, queue string, used map[string]map[string]int64) {
+	cq := k.quota.queues[queue]
+	if cq.spec.WithinQueue == "" && cq.spec.ReclaimCohort == "" {
+		return
+	}
+	for _, f := range k.quota.flavors {
+		need := int64(0)
+		fits := true
+		for i := range wl.Spec.PodSets {
+			p := &wl.Spec.PodSets[i]
+			each := devicesOf(p, f.resource)
+			if model := p.Template.Spec.NodeSelector[modelLabel]; each == 0 || model != "" && model != f.model {
+				fits = false
+			}
+			need += each * int64(p.Count)
+		}
+		if !fits {
+			continue
+		}
+		victims, enough := k.victims(wl, queue, f.name, need, used)
+		if !enough {
+			continue
+		}
+		for _, v := range victims {
+			k.preempt(key, v)
+		}
+		return
+	}
+}
+
+// victims are the workloads whose quota a pending one may take, as few as suffice. Those that are
+// being evicted already count and are not returned.
+func (k *kueueControl) victims(wl *kueue.Workload, queue, flavor string, need int64, used map[string]map[string]int64) (list []types.NamespacedName, enough bool) {
+	type candidate struct {
+		key   types.NamespacedName
+		wl    *kueue.Workload
+		queue string
+		size  int64
+	}
+	cq := k.quota.queues[queue]
+	var all []candidate
+	for _, key := range k.workloads.keys() {
+		v := k.workloads.get(key)
+		if v.Status.Admission == nil || kueuestate.IsFinished(v) {
+			continue
+		}
+		from := string(v.Status.Admission.ClusterQueue)
+		size := requestOf(v)[flavor]
+		if size == 0 {
+			continue
+		}
+		other := k.quota.queues[from]
+		if kueuestate.IsEvicted(v) || from == queue && mayPreempt(cq.spec.WithinQueue, wl, v) ||
+			from != queue && other != nil && cq.spec.Cohort != "" && other.spec.Cohort == cq.spec.Cohort && mayPreempt(cq.spec.ReclaimCohort, wl, v) {
+			all = append(all, candidate{key, v, from, size})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		return cmp.Or(compareBool(kueuestate.IsEvicted(b.wl), kueuestate.IsEvicted(a.wl)), compareBool(a.queue == queue, b.queue == queue),
+			cmp.Compare(priorityOf(a.wl), priorityOf(b.wl)), b.wl.CreationTimestamp.Compare(a.wl.CreationTimestamp.Time))
+	})
+	after := map[string]map[string]int64{}
+	for q, byFlavor := range used {
+		after[q] = map[string]int64{flavor: byFlavor[flavor]}
+	}
+	var chosen []candidate
+	for _, c := range all {
+		if k.quota.available(queue, flavor, after) >= need {
+			break
+		}
+		if c.queue != queue && !kueuestate.IsEvicted(c.wl) {
+			withinNominal := after[queue][flavor]+need <= cq.nominal[flavor]
+			if !withinNominal || k.quota.borrows(c.queue, flavor, after) <= 0 {
+				continue
+			}
+		}
+		after[c.queue][flavor] -= c.size
+		chosen = append(chosen, c)
+	}
+	if k.quota.available(queue, flavor, after) < need {
+		return nil, false
+	}
+	// Return those that turn out not to be needed, the last ones first.
+	for i := len(chosen) - 1; i >= 0; i-- {
+		c := chosen[i]
+		after[c.queue][flavor] += c.size
+		if k.quota.available(queue, flavor, after) >= need {
+			chosen = slices.Delete(chosen, i, i+1)
+			continue
+		}
+		after[c.queue][flavor] -= c.size
+	}
+	for _, c := range chosen {
+		if !kueuestate.IsEvicted(c.wl) {
+			list = append(list, c.key)
+		}
+	}
+	return list, true
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+func mayPreempt(policy string, wl, victim *kueue.Workload) bool {
+	switch policy {
+	case "Any":
+		return true
+	case "LowerPriority":
+		return priorityOf(victim) < priorityOf(wl)
+	case "LowerOrNewerEqualPriority":
+		return priorityOf(victim) < priorityOf(wl) || priorityOf(victim) == priorityOf(wl) && victim.CreationTimestamp.After(wl.CreationTimestamp.Time)
+	}
+	return false
+}
+
+func (k *kueueControl) preempt(by, victim types.NamespacedName) {
+	k.world.preempted(k.name, victim, by)
+	k.evict(victim, kueue.WorkloadEvictedByPreemption, "Preempted to accommodate "+by.Name, func(wl *kueue.Workload) {
+		k.condition(wl, kueue.WorkloadPreempted, true, "InClusterQueue", "")
+	})
+}

@@ -1,0 +1,79 @@
+package world
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// newWorkerKueue is the Kueue of a worker.
+func (c *cluster) newWorkerKueue(flavors []flavor) *kueueControl {
+	w := c.world
+	store := &localWorkloads{objects: map[types.NamespacedName]*kueue.Workload{}}
+	k := &kueueControl{world: w, name: c.spec.Name, workloads: store, pending: map[types.NamespacedName]bool{}, timers: map[types.NamespacedName]time.Time{},
+		quota: &quota{queues: map[string]*clusterQueue{}, flavors: flavors}, podsReadyTimeout: c.spec.PodsReadyTimeout}
+	store.onWrite = k.changed
+	devices := c.devices()
+	for i := range w.Spec.Queues {
+		q := &w.Spec.Queues[i]
+		nominal := map[string]int64{}
+		for _, f := range flavors {
+			if devices[f.model] > 0 {
+				nominal[f.name] = devices[f.model]
+			}
+			if n, isSet := c.spec.Quotas[q.Name][f.model]; isSet {
+				nominal[f.name] = n
+			}
+		}
+		k.quota.queues[q.Name] = &clusterQueue{spec: q, nominal: nominal, stop: kueue.None}
+	}
+	k.jobOf = func(key types.NamespacedName) *batchJob {
+		if j := c.jobs[key.String()]; j != nil {
+			return &j.batchJob
+		}
+		return nil
+	}
+	k.startJob = func(key types.NamespacedName, wl *kueue.Workload) {
+		c.jobs[key.String()].start(int64(*wl.Status.Admission.PodSetAssignments[0].Count))
+		k.changed(key)
+	}
+	k.stopJob = func(key types.NamespacedName, _ *kueue.Workload) {
+		if j := c.jobs[key.String()]; !j.suspended {
+			j.stop()
+			k.changed(key)
+		}
+	}
+	k.then = func(key types.NamespacedName) {
+		if r := w.multiKueue.remotes[c.spec.Name]; r != nil && r.connected && c.reachable {
+			w.multiKueue.changed(key, batchPeriod)
+		}
+	}
+	return k
+}
+
+// createJob creates a job for a copy, as MultiKueue does.
+func (c *cluster) createJob(key types.NamespacedName, local *batchJob) {
+	if c.kueue.workloads.get(key) == nil {
+		return
+	}
+	c.jobs[key.String()] = &remoteJob{batchJob: batchJob{spec: local.spec, key: key, suspended: true}, on: c, run: c.world.runs[key]}
+	c.kueue.changed(key)
+}
+
+// deleteJob deletes a job with its pods.
+func (c *cluster) deleteJob(key types.NamespacedName) {
+	j := c.jobs[key.String()]
+	if j == nil {
+		return
+	}
+	j.gone = true
+	j.stop()
+	delete(c.jobs, key.String())
+}
+
+// loseCopy deletes a copy on the worker behind MultiKueue's back.
+func (c *cluster) loseCopy(key types.NamespacedName) {
+	c.deleteJob(key)
+	c.kueue.workloads.remove(key)
+}

@@ -1,0 +1,346 @@
+package world
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/world/hub"
+	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
+)
+
+// scoreName is the score of the policy by which OCM ranks.
+const scoreName = "score"
+
+// World is the state of everything around the operator: the hub's API server, Kueue, MultiKueue,
+// OCM, the workers and the metrics store. The driver runs the operator against Hub and Transport, and
+// the world's events by Loop.
+type World struct {
+	Spec  Spec
+	Loop  *Loop
+	Hub   *hub.Server
+	Store *metrics.Store
+	// Operator tells and changes the state of the operator; the driver sets it.
+	Operator Operator
+
+	loop     *Loop
+	settings Settings
+	dice     *dice
+	start    time.Time
+
+	clusters   []*cluster
+	kueue      *kueueControl
+	multiKueue *multiKueue
+	ocm        *ocm
+	hubStore   *hubWorkloads
+	config     *kueue.MultiKueueConfig
+	mkClusters map[string]*kueue.MultiKueueCluster
+
+	runs  map[types.NamespacedName]*Run
+	order []*Run
+	jobs  map[types.NamespacedName]*batchJob
+
+	metrics metricsState
+	undo    map[FaultKind]func() // of faults that Begin started
+	faults  faultState
+
+	// Problems are the broken invariants.
+	Problems []Problem
+	log      []string
+	// Verbose prints each line of the log.
+	Verbose func(string)
+}
+
+// Operator is what the world knows of the operator.
+type Operator interface {
+	// Stop ends the process without a chance to write, Start starts another one.
+	Stop()
+	Start()
+	// Running reports whether a process runs.
+	Running() bool
+	// Left describes what the operator still remembers of workloads; empty = nothing.
+	Left() string
+	// Holds are the clusters that are held, by the workload for which they are.
+	Holds() map[string]string
+	// Promised are the devices in the ledger, by cluster.
+	Promised() map[string]int64
+}
+
+// New builds a world before its first event. now is the clock.
+func New(spec Spec, scheme *runtime.Scheme, rules *metrics.Rules, now func() time.Time) (*World, error) {
+	spec = complete(spec)
+	w := &World{Spec: spec, Loop: NewLoop(now), settings: spec.Settings, dice: newDice(spec.Seed), start: now(),
+		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){}}
+	w.loop = w.Loop
+	w.Hub = hub.NewServer(scheme, now)
+	if err := w.metrics.open(w, rules); err != nil {
+		return nil, err
+	}
+	flavors := flavorsOf(spec.Clusters)
+	for i := range spec.Clusters {
+		w.clusters = append(w.clusters, newCluster(w, &w.Spec.Clusters[i]))
+	}
+	w.hubStore = &hubWorkloads{server: w.Hub, live: map[types.NamespacedName]*kueue.Workload{}}
+	w.kueue = w.newHubKueue(flavors)
+	w.multiKueue = &multiKueue{world: w, check: multiKueueAC, config: configName, remotes: map[string]*remote{}, pending: map[types.NamespacedName]time.Time{}, deleted: map[types.NamespacedName]*kueue.Workload{}}
+	w.kueue.then = func(key types.NamespacedName) { w.multiKueue.changed(key, 0) }
+	w.ocm = &ocm{world: w, removed: map[string]bool{}}
+	for _, c := range w.clusters {
+		c.kueue = c.newWorkerKueue(flavors)
+		w.multiKueue.remotes[c.spec.Name] = &remote{cluster: c, tokens: clientBurst, at: now()}
+	}
+	w.Hub.OnChange(w.onHubChange)
+	w.createHub()
+	w.metrics.start()
+	w.plan()
+	w.loop.After(collectInterval, w.multiKueue.collect)
+	return w, nil
+}
+
+func (w *World) newHubKueue(flavors []flavor) *kueueControl {
+	k := &kueueControl{world: w, name: "hub", workloads: w.hubStore, pending: map[types.NamespacedName]bool{}, timers: map[types.NamespacedName]time.Time{},
+		quota: &quota{queues: map[string]*clusterQueue{}, flavors: flavors}, podsReadyTimeout: w.settings.HubPodsReadyTimeout}
+	for i := range w.Spec.Queues {
+		q := &w.Spec.Queues[i]
+		k.quota.queues[q.Name] = &clusterQueue{spec: q, nominal: byFlavor(q.Nominal), stop: kueue.None}
+	}
+	k.jobOf = func(key types.NamespacedName) *batchJob { return w.jobs[key] }
+	k.checksOf = func(queue string) []string {
+		q := k.quota.queues[queue]
+		if q == nil {
+			return nil
+		}
+		checks := []string{multiKueueAC}
+		if !q.spec.NoGate {
+			checks = []string{checkName, multiKueueAC}
+		}
+		if q.spec.OtherCheck {
+			checks = append(checks, "other")
+		}
+		return checks
+	}
+	k.startJob = func(key types.NamespacedName, _ *kueue.Workload) { w.jobs[key].suspended = false; k.changed(key) }
+	k.stopJob = func(key types.NamespacedName, _ *kueue.Workload) {
+		if j := w.jobs[key]; !j.suspended {
+			j.suspended = true
+			k.changed(key)
+		}
+	}
+	return k
+}
+
+func byFlavor(byModel map[string]int64) map[string]int64 {
+	sum := map[string]int64{}
+	for model, n := range byModel {
+		sum[flavorOf(model)] = n
+	}
+	return sum
+}
+
+// flavorsOf are the flavors of all device models, in the order of the pools.
+func flavorsOf(clusters []Cluster) []flavor {
+	var list []flavor
+	for i := range clusters {
+		for _, p := range clusters[i].Pools {
+			f := flavor{flavorOf(p.Model), p.Model, p.Resource}
+			if !slices.Contains(list, f) {
+				list = append(list, f)
+			}
+		}
+	}
+	return list
+}
+
+// onHubChange passes the writes of everybody on to Kueue, MultiKueue and OCM. It may run on a goroutine of
+// the operator, so that it only schedules.
+func (w *World) onHubChange(e hub.Event) {
+	if wl, isWorkload := e.New.(*kueue.Workload); isWorkload && e.Type != hub.Deleted {
+		w.hubStore.note(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, wl)
+	} else if wl, isWorkload := e.Old.(*kueue.Workload); isWorkload {
+		w.hubStore.note(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, nil)
+	}
+	w.loop.After(0, func() { w.handle(e) })
+}
+
+func (w *World) handle(e hub.Event) {
+	obj := e.New
+	if e.Type == hub.Deleted {
+		obj = e.Old
+	}
+	switch o := obj.(type) {
+	case *kueue.Workload:
+		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+		if e.Type == hub.Deleted {
+			w.multiKueue.deleted[key] = o
+			w.workloadGone(key)
+		}
+		w.workloadChanged(key, e)
+		w.kueue.changed(key)
+	case *kueue.MultiKueueConfig:
+		if e.Type != hub.Deleted {
+			w.config = o
+		}
+		w.loop.After(batchPeriod, func() {
+			for _, key := range w.kueue.workloads.keys() {
+				w.multiKueue.changed(key, 0)
+			}
+		})
+	case *kueue.MultiKueueCluster:
+		w.mkClusters[o.Name] = o
+		if e.Type == hub.Added {
+			w.loop.After(w.dice.between(500*time.Millisecond, 3*time.Second, "connect "+o.Name), func() { w.multiKueue.watch(o.Name) })
+		}
+	case *clusterv1alpha1.AddOnPlacementScore:
+		w.ocm.changed()
+	}
+}
+
+// note adds a line to the world's log.
+func (w *World) note(format string, args ...any) {
+	line := fmt.Sprintf("%8.3fs ", w.loop.Now().Sub(w.start).Seconds()) + fmt.Sprintf(format, args...)
+	w.log = append(w.log, line)
+	if w.Verbose != nil {
+		w.Verbose(line)
+	}
+}
+
+// Log is what happened, a line for each event.
+func (w *World) Log() string { return strings.Join(w.log, "\n") }
+
+// Elapsed is the time since the start.
+func (w *World) Elapsed() time.Duration { return w.loop.Now().Sub(w.start) }
+
+// Runs are the jobs that were submitted, in that order.
+func (w *World) Runs() []*Run { return w.order }
+
+// Transport answers queries.
+func (w *World) Transport() http.RoundTripper { return w.metrics.transport }
+
+// clusterOf is the cluster of a name; nil = none.
+func (w *World) clusterOf(name string) *cluster {
+	for _, c := range w.clusters {
+		if c.spec.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// plan schedules the arrivals and the faults.
+func (w *World) plan() {
+	for i := range w.Spec.Jobs {
+		j := &w.Spec.Jobs[i]
+		w.loop.After(j.At, func() { w.submit(j) })
+	}
+	for i := range w.Spec.Faults {
+		f := &w.Spec.Faults[i]
+		w.loop.After(f.At, func() { w.begin(f) })
+	}
+	w.loop.After(checkInterval, w.check)
+}
+
+// LastPlanned is the time of the last arrival, fault, or end of one.
+func (s *Spec) LastPlanned() time.Duration {
+	last := time.Duration(0)
+	for _, j := range s.Jobs {
+		last = max(last, j.At)
+	}
+	for _, f := range s.Faults {
+		last = max(last, f.At+f.Lasts)
+	}
+	return last
+}
+
+// complete sets the defaults of a spec.
+func complete(spec Spec) Spec {
+	spec.Clusters, spec.Queues, spec.Jobs = slices.Clone(spec.Clusters), slices.Clone(spec.Queues), slices.Clone(spec.Jobs)
+	s := &spec.Settings
+	s.ScrapeInterval = cmp.Or(s.ScrapeInterval, 15*time.Second)
+	s.WatchDelay = cmp.Or(s.WatchDelay, 400*time.Millisecond)
+	s.WorkerQPS = cmp.Or(s.WorkerQPS, 5)
+	s.WorkerLostTimeout = cmp.Or(s.WorkerLostTimeout, 15*time.Minute)
+	s.HubPodsReadyTimeout = cmp.Or(s.HubPodsReadyTimeout, 30*time.Minute)
+	s.QueryTime = cmp.Or(s.QueryTime, 50*time.Millisecond)
+	s.OtherCheckDelay = cmp.Or(s.OtherCheckDelay, 5*time.Second)
+	s.Length = cmp.Or(s.Length, 4*time.Hour)
+	total := map[string]int64{}
+	for i := range spec.Clusters {
+		c := &spec.Clusters[i]
+		c.PodsReadyTimeout = cmp.Or(c.PodsReadyTimeout, 30*time.Minute)
+		c.Pools = slices.Clone(c.Pools)
+		for k := range c.Pools {
+			p := &c.Pools[k]
+			p.Resource, p.Model = cmp.Or(p.Resource, defaultResource), cmp.Or(p.Model, defaultModel)
+			total[p.Model] += p.Devices * int64(max(p.Nodes, p.Max))
+		}
+	}
+	if len(spec.Queues) == 0 {
+		spec.Queues = []Queue{{Name: gateName}}
+	}
+	for i := range spec.Queues {
+		if spec.Queues[i].Nominal == nil {
+			spec.Queues[i].Nominal = maps.Clone(total)
+		}
+	}
+	for i := range spec.Jobs {
+		j := &spec.Jobs[i]
+		j.Namespace, j.Queue, j.Kind = cmp.Or(j.Namespace, defaultTenant), cmp.Or(j.Queue, gateName), cmp.Or(j.Kind, KindJob)
+		j.Resource, j.Pods, j.Devices = cmp.Or(j.Resource, defaultResource), cmp.Or(j.Pods, 1), cmp.Or(j.Devices, 1)
+	}
+	return spec
+}
+
+// Defaults of pools and jobs.
+const (
+	defaultResource = "nvidia.com/gpu"
+	defaultModel    = "NVIDIA-H100-80GB-HBM3"
+)
+
+// NoteLater adds a line to the log from any goroutine.
+func (w *World) NoteLater(line string) { w.loop.After(0, func() { w.note("%s", line) }) }
+
+// ViewOptions are those of the hub's caches in a process of the operator.
+func (w *World) ViewOptions(transform toolscache.TransformFunc) hub.ViewOptions {
+	return hub.ViewOptions{
+		Schedule: w.loop.After,
+		Delay: func(gvk schema.GroupVersionKind, key types.NamespacedName, _ string) time.Duration {
+			return w.dice.between(2*time.Millisecond, w.settings.WatchDelay, "watch "+gvk.Kind+" "+key.Name)
+		},
+		Transform: transform,
+		Intercept: w.interceptRequest,
+	}
+}
+
+// interceptRequest applies the faults of the hub to a request of the operator.
+func (w *World) interceptRequest(r hub.Request) hub.Fault {
+	subject := "request " + r.Verb + " " + r.Kind.Kind + " " + r.Key.Name
+	w.faults.mu.Lock()
+	slow, failing := w.faults.hubSlow, w.faults.writesFail
+	w.faults.mu.Unlock()
+	f := hub.Fault{}
+	if isRead := r.Verb == "get" || r.Verb == "list"; isRead {
+		return f
+	}
+	f.Latency = w.dice.between(3*time.Millisecond, 15*time.Millisecond, subject) + slow
+	if w.dice.chance(float64(failing)/1000, subject) {
+		err := apierrors.NewServerTimeout(schema.GroupResource{Group: r.Kind.Group, Resource: strings.ToLower(r.Kind.Kind)}, r.Verb, 1)
+		if w.dice.chance(0.5, subject) {
+			f.After = err
+		} else {
+			f.Before = err
+		}
+	}
+	return f
+}

@@ -1,0 +1,144 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// All lists the scenarios that run on both stages.
+var All = []Scenario{
+	{"burst", "12 small jobs at once fill several clusters, each job runs once", burst},
+	{"whole-nodes", "jobs go only where a whole node is free, and the others wait and say why", wholeNodes},
+	{"gpu-lost", "a node with a lost GPU gets no job for the whole node, until the GPU is back", gpuLost},
+	{"exporters-gone", "a cluster without fresh metrics gets no jobs and keeps those that it has", exportersGone},
+	{"worker-unreachable", "a cluster that Kueue can't reach gets no jobs and keeps those that it has", workerUnreachable},
+	{"big-job", "a big job waits behind small ones and starts when they end", bigJob},
+	{"preemption", "a job of high priority takes quota on the hub from one of low priority, which then waits", preemption},
+	{"operator-gone", "while the operator is gone, jobs run on and new ones wait; they start when it is back", operatorGone},
+}
+
+func burst(s *Script) string {
+	const jobs = 12 // two more than fit on the best cluster
+	name := func(i int) string { return fmt.Sprintf("burst-%d", i+1) }
+	for i := range jobs {
+		s.Submits(Job{Name: name(i), Model: H100, Devices: 2})
+	}
+	count := map[string]int{}
+	for i := range jobs {
+		count[s.Running(name(i))]++
+	}
+	s.Require(len(count) > 1, "all jobs run on one cluster: %v", count)
+	var parts []string
+	for _, cluster := range []string{"cluster1", "cluster2", "cluster3"} {
+		parts = append(parts, fmt.Sprintf("%d on %s", count[cluster], cluster))
+	}
+	return fmt.Sprintf("%d jobs: %s", jobs, strings.Join(parts, ", "))
+}
+
+func wholeNodes(s *Script) string {
+	first := ""
+	for i := range 3 {
+		name := fmt.Sprintf("whole-%d", i+1)
+		cluster := s.Start(Job{Name: name, Model: H100, Devices: 8})
+		s.Require(cluster != "cluster2", "%s runs on cluster2, which has no node with 8 H100 GPUs", name)
+		if i == 0 {
+			first = cluster
+		}
+	}
+	s.Submits(Job{Name: "whole-4", Model: H100, Devices: 8})
+	s.Waits("whole-4", "best is cluster2 with 6")
+	s.Deletes("whole-1")
+	cluster := s.Running("whole-4")
+	s.Require(cluster == first, "whole-4 runs on %s, although only %s has a whole node free", cluster, first)
+	return fmt.Sprintf("3 jobs filled the whole nodes, the 4th started on %s when a job ended there", cluster)
+}
+
+func gpuLost(s *Script) string {
+	must(s.SetDeviceLost("cluster3", H100, true))
+	s.Log("a GPU of cluster3 is lost")
+	must(s.AwaitFree("cluster3", H100, 7))
+	for i := range 2 {
+		name := fmt.Sprintf("lost-%d", i+1)
+		cluster := s.Start(Job{Name: name, Model: H100, Devices: 8})
+		s.Require(cluster == "cluster1", "%s runs on %s, although only cluster1 has nodes with 8 healthy H100 GPUs", name, cluster)
+	}
+	s.Submits(Job{Name: "lost-3", Model: H100, Devices: 8})
+	s.Waits("lost-3", "best is cluster3 with 7")
+	must(s.SetDeviceLost("cluster3", H100, false))
+	s.Log("the GPU of cluster3 is back")
+	cluster := s.Running("lost-3")
+	s.Require(cluster == "cluster3", "lost-3 runs on %s, not on cluster3", cluster)
+	return "no job went to the node with 7 of 8 GPUs; lost-3 started there when the GPU was back"
+}
+
+func exportersGone(s *Script) string {
+	silent := s.Start(Job{Name: "stays", Model: H100, Devices: 1})
+	must(s.SetMetrics(silent, false))
+	s.Log("the exporters of %s are gone, and its score shows it", silent)
+	cluster := s.Start(Job{Name: "elsewhere", Model: H100, Devices: 1})
+	s.Require(cluster != silent, "elsewhere runs on %s, which has no fresh metrics", cluster)
+	s.StaysOn("stays", silent)
+	return fmt.Sprintf("the score of %s fell, a new job went to %s, and the old one runs on", silent, cluster)
+}
+
+func workerUnreachable(s *Script) string {
+	lost := s.Start(Job{Name: "cut-off", Model: H100, Devices: 1})
+	must(s.SetConnected(lost, false))
+	s.Log("the hub's Kueue has no connection to %s", lost)
+	for i := range 3 {
+		name := fmt.Sprintf("reached-%d", i+1)
+		cluster := s.Start(Job{Name: name, Model: H100, Devices: 1})
+		s.Require(cluster != lost, "%s runs on %s, which Kueue can't reach", name, lost)
+	}
+	s.StaysOn("cut-off", lost)
+	must(s.SetConnected(lost, true))
+	s.StaysOn("cut-off", lost)
+	return fmt.Sprintf("3 new jobs avoided %s, and its job ran on", lost)
+}
+
+func bigJob(s *Script) string {
+	const small = 6 // 12 of the 12 L4 GPUs: 4 on cluster1, 8 on cluster3
+	name := func(i int) string { return fmt.Sprintf("small-%d", i+1) }
+	must(s.AwaitFree("", L4, 2*small))
+	for i := range small {
+		s.Submits(Job{Name: name(i), Model: L4, Devices: 2})
+	}
+	for i := range small {
+		s.Running(name(i))
+	}
+	s.Submits(Job{Name: "big", Model: L4, Devices: 8})
+	s.Waits("big", "no cluster has")
+	for i := range small {
+		s.Deletes(name(i))
+	}
+	cluster := s.Running("big")
+	s.Require(cluster == "cluster3", "big runs on %s, which has no node with 8 L4 GPUs", cluster)
+	return fmt.Sprintf("big waited for the small jobs and started on %s", cluster)
+}
+
+func preemption(s *Script) string {
+	must(s.CreateQueue("preempting", 8)) // quota for one job
+	first := s.Start(Job{Name: "low", Model: H100, Devices: 8, Queue: "preempting"})
+	s.Submits(Job{Name: "high", Model: H100, Devices: 8, Queue: "preempting", High: true, Duration: 5 * time.Second})
+	must(s.AwaitNowhere("low"))
+	s.Log("low is preempted")
+	must(s.AwaitFinished("high"))
+	s.Log("high has finished")
+	second := s.Running("low")
+	return fmt.Sprintf("high took the quota of low, which had run on %s; after high finished, low started on %s", first, second)
+}
+
+func operatorGone(s *Script) string {
+	cluster := s.Start(Job{Name: "runs-on", Model: H100, Devices: 1})
+	must(s.SetOperator(false))
+	s.Log("the operator is killed")
+	s.Submits(Job{Name: "later", Model: H100, Devices: 1})
+	must(s.AwaitQuota("later"))
+	s.StaysOn("runs-on", cluster)
+	must(s.SetOperator(true))
+	s.Log("the operator is back")
+	later := s.Running("later")
+	s.StaysOn("runs-on", cluster)
+	return fmt.Sprintf("later waited for the operator and runs on %s; runs-on stayed on %s", later, cluster)
+}
