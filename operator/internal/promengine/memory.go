@@ -26,9 +26,15 @@ import (
 type Memory struct {
 	mu       sync.RWMutex
 	byLabels map[string]*memorySeries
-	byName   map[string][]*memorySeries
+	byName   map[string]*memoryMetric
 	// until is the time in milliseconds after which samples are not visible.
 	until int64
+}
+
+// memoryMetric is all series of one name. A query sorts those that were added since the last one.
+type memoryMetric struct {
+	series   []*memorySeries
+	isSorted bool
 }
 
 type memorySeries struct {
@@ -44,7 +50,7 @@ func keyOf(series labels.Labels) string { return string(series.Bytes(nil)) }
 
 // NewMemory returns an empty storage.
 func NewMemory() *Memory {
-	return &Memory{byLabels: map[string]*memorySeries{}, byName: map[string][]*memorySeries{}, until: math.MaxInt64}
+	return &Memory{byLabels: map[string]*memorySeries{}, byName: map[string]*memoryMetric{}, until: math.MaxInt64}
 }
 
 // Contains reports whether the storage has samples of a series.
@@ -65,8 +71,8 @@ func (m *Memory) HideAfter(at time.Time) {
 func (m *Memory) DropBefore(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, all := range m.byName {
-		for _, s := range all {
+	for name, metric := range m.byName {
+		for _, s := range metric.series {
 			// The next growth of the slice frees the dropped samples.
 			s.samples = s.between(timestamp.FromTime(at), math.MaxInt64)
 			if len(s.samples) == 0 {
@@ -74,8 +80,8 @@ func (m *Memory) DropBefore(at time.Time) {
 				delete(m.byLabels, s.key)
 			}
 		}
-		kept := slices.DeleteFunc(slices.Clone(all), func(s *memorySeries) bool { return len(s.samples) == 0 })
-		if m.byName[name] = kept; len(kept) == 0 {
+		metric.series = slices.DeleteFunc(metric.series, func(s *memorySeries) bool { return s.dropped })
+		if len(metric.series) == 0 {
 			delete(m.byName, name)
 		}
 	}
@@ -98,7 +104,12 @@ func (m *Memory) find(series labels.Labels) *memorySeries {
 		s = &memorySeries{labels: series, key: key}
 		m.byLabels[key] = s
 		name := series.Get(model.MetricNameLabel)
-		m.byName[name] = append(m.byName[name], s)
+		metric := m.byName[name]
+		if metric == nil {
+			metric = &memoryMetric{}
+			m.byName[name] = metric
+		}
+		metric.series, metric.isSorted = append(metric.series, s), false
 	}
 	return s
 }
@@ -155,29 +166,41 @@ type memoryQuerier struct {
 
 // Select returns the matching series, sorted by their labels.
 func (q memoryQuerier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	q.memory.mu.RLock()
-	defer q.memory.mu.RUnlock()
-	set := &memorySet{index: -1}
-	for _, s := range q.memory.candidates(matchers) {
+	q.memory.mu.Lock()
+	defer q.memory.mu.Unlock()
+	candidates := q.memory.candidates(matchers)
+	set := &memorySet{index: -1, all: make([]visibleSeries, 0, len(candidates))}
+	for _, s := range candidates {
 		if visible := s.between(q.from, min(q.to, q.memory.until)); len(visible) > 0 && matchesAll(s.labels, matchers) {
-			set.all = append(set.all, &storage.SeriesEntry{Lset: s.labels, SampleIteratorFn: visible.iterator})
+			set.all = append(set.all, visibleSeries{s.labels, visible})
 		}
 	}
-	slices.SortFunc(set.all, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
 	return set
 }
 
-// candidates returns the series of the metric that the matchers name, or all series.
+// candidates returns the series of the metric that the matchers name, or all series, sorted by their
+// labels. The caller must hold m.mu.
 func (m *Memory) candidates(matchers []*labels.Matcher) []*memorySeries {
+	compare := func(a, b *memorySeries) int { return labels.Compare(a.labels, b.labels) }
 	for _, matcher := range matchers {
-		if matcher.Name == model.MetricNameLabel && matcher.Type == labels.MatchEqual {
-			return m.byName[matcher.Value]
+		if matcher.Name != model.MetricNameLabel || matcher.Type != labels.MatchEqual {
+			continue
 		}
+		metric := m.byName[matcher.Value]
+		if metric == nil {
+			return nil
+		}
+		if !metric.isSorted {
+			slices.SortFunc(metric.series, compare)
+			metric.isSorted = true
+		}
+		return metric.series
 	}
 	var all []*memorySeries
-	for _, series := range m.byName {
-		all = append(all, series...)
+	for _, metric := range m.byName {
+		all = append(all, metric.series...)
 	}
+	slices.SortFunc(all, compare)
 	return all
 }
 
@@ -213,14 +236,32 @@ func (memoryQuerier) Close() error { return nil }
 
 // memorySet iterates over series.
 type memorySet struct {
-	all   []storage.Series
+	all   []visibleSeries
 	index int
 }
 
 func (s *memorySet) Next() bool                      { s.index++; return s.index < len(s.all) }
-func (s *memorySet) At() storage.Series              { return s.all[s.index] }
+func (s *memorySet) At() storage.Series              { return &s.all[s.index] }
 func (*memorySet) Err() error                        { return nil }
 func (*memorySet) Warnings() annotations.Annotations { return nil }
+
+// visibleSeries is a series with the samples of a time range.
+type visibleSeries struct {
+	labels  labels.Labels
+	samples memorySamples
+}
+
+// Labels implements storage.Series.
+func (s *visibleSeries) Labels() labels.Labels { return s.labels }
+
+// Iterator implements storage.Series.
+func (s *visibleSeries) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
+	if reusable, ok := it.(interface{ Reset(samples storage.Samples) }); ok {
+		reusable.Reset(s.samples)
+		return it
+	}
+	return storage.NewListSeriesIterator(s.samples)
+}
 
 // memorySamples implements storage.Samples.
 type memorySamples []memorySample
@@ -230,14 +271,6 @@ func (s memorySamples) Get(i int) chunks.Sample { return &s[i] }
 
 // Len returns the number of samples.
 func (s memorySamples) Len() int { return len(s) }
-
-func (s memorySamples) iterator(it chunkenc.Iterator) chunkenc.Iterator {
-	if reusable, ok := it.(interface{ Reset(samples storage.Samples) }); ok {
-		reusable.Reset(s)
-		return it
-	}
-	return storage.NewListSeriesIterator(s)
-}
 
 // memorySample is a chunks.Sample: a number, or a histogram if that is set. The time is in
 // milliseconds.

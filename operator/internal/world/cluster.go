@@ -73,6 +73,8 @@ type cluster struct {
 	reachable bool
 	foundAt   time.Time // since when it is reachable again
 	scrapedAt time.Time // last scrape of its exporters
+	// metricsFoundAt is since when its metrics are complete again.
+	metricsFoundAt time.Time
 	// dead parts of the worker.
 	schedulerDead, startsFail bool
 	scheduling                bool

@@ -186,7 +186,7 @@ func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster b
 			kind = "silent store"
 		}
 		s.set(func() { s.lost[name] = kind })
-		return func() { s.set(func() { delete(s.lost, name) }) }, true
+		return func() { s.set(func() { delete(s.lost, name) }); c.metricsFoundAt = w.loop.Now() }, true
 	case Lies:
 		s.lies[name] = f.Amount
 		return func() { delete(s.lies, name) }, true

@@ -17,10 +17,57 @@ func Random(seed uint64) Spec {
 	s.Settings = g.settings()
 	s.Queues = g.queues(s.Clusters)
 	s.Jobs = g.jobs(&s)
+	for i := range s.Jobs {
+		fit(&s, &s.Jobs[i])
+	}
 	if g.chance(.75) {
 		s.Faults = g.faultsOf(&s)
 	}
+	for _, j := range s.Jobs {
+		if j.Behavior == Crashes || j.Behavior == NeverReady { // its user gives up
+			s.Faults = append(s.Faults, Fault{Kind: Deleted, Job: j.Name, At: j.At + g.seconds(300, 1500)})
+		}
+	}
 	return s
+}
+
+// fit makes a job smaller until an empty cluster takes it. A job that fits nowhere keeps its quota on the hub
+// for ever; a named world has one.
+func fit(s *Spec, j *Job) {
+	for !s.fitsEmpty(j) {
+		switch {
+		case j.CPU > 0 || j.Memory > 0:
+			j.CPU, j.Memory, j.InitCPU = 0, 0, 0
+		case j.Pods > 1:
+			j.Pods, j.MinPods = j.Pods-1, 0
+		case j.Devices > 1:
+			j.Devices /= 2
+		default:
+			return
+		}
+	}
+}
+
+// fitsEmpty reports whether an empty cluster takes a job.
+func (s *Spec) fitsEmpty(j *Job) bool {
+	full := complete(Spec{Clusters: s.Clusters, Jobs: []Job{*j}})
+	for i := range full.Clusters {
+		if emptyCluster(&full.Clusters[i]).placeable(&full.Jobs[0], full.Jobs[0].Pods) >= full.Jobs[0].Pods {
+			return true
+		}
+	}
+	return false
+}
+
+// emptyCluster has all nodes that the cluster can have, and no pods.
+func emptyCluster(spec *Cluster) *cluster {
+	c := &cluster{spec: spec, added: map[*Pool]int{}}
+	for i := range spec.Pools {
+		for range spec.Pools[i].Nodes {
+			c.addNode(&spec.Pools[i])
+		}
+	}
+	return c
 }
 
 type generator struct{ *rand.Rand }
@@ -51,7 +98,7 @@ func (g generator) clusters() []Cluster {
 				p.CPU, p.Memory = p.Devices*oneOf[int64](g, 8000, 12000, 16000), p.Devices*oneOf[int64](g, 64, 128)*1024
 			}
 			if g.chance(.1) {
-				p.Taint = "dedicated"
+				p.Taint = "example.com/reserved"
 			}
 			if g.chance(.1) {
 				p.Max, p.StartTime = p.Nodes+1+g.IntN(3), g.seconds(30, 300)
@@ -126,6 +173,7 @@ func (g generator) jobs(s *Spec) []Job {
 	load := oneOf(g, .6, .8, .95, 1.2)
 	mean := g.seconds(60, 400)
 	priorities := oneOf[int32](g, 1, 1, 3)
+	isWhole := g.chance(.3) // pods request CPU and memory, too
 	var list []Job
 	at := 10 * time.Second
 	for i := range 20 + g.IntN(40) {
@@ -134,17 +182,15 @@ func (g generator) jobs(s *Spec) []Job {
 		if g.chance(.15) {
 			j.Pods = int64(2 + g.IntN(4))
 		}
-		if g.chance(.25) {
-			j.Model = s.Clusters[0].Pools[0].Model
+		// Without a model, the hub and the worker may assign different flavors.
+		if kinds := modelsOf(s.Clusters); len(kinds) > 1 || g.chance(.25) {
+			j.Model = kinds[g.IntN(len(kinds))]
 		}
-		if g.chance(.4) {
+		if isWhole && g.chance(.4) {
 			j.CPU, j.Memory = j.Devices*oneOf[int64](g, 2000, 6000, 8000), j.Devices*oneOf[int64](g, 16, 48)*1024
 		}
 		if g.chance(.05) {
 			j.InitCPU = j.CPU * 2
-		}
-		if g.chance(.2) {
-			j.Tolerates = "dedicated"
 		}
 		if g.chance(.2) {
 			j.Limit = true
@@ -173,6 +219,15 @@ func (g generator) jobs(s *Spec) []Job {
 			at += time.Duration(g.ExpFloat64() * float64(mean) * float64(2*j.Devices*j.Pods) / (load * float64(devices)))
 		}
 		list[i].At = at
+	}
+	return list
+}
+
+// modelsOf are the device models of a fleet.
+func modelsOf(clusters []Cluster) []string {
+	var list []string
+	for _, f := range flavorsOf(clusters) {
+		list = append(list, f.model)
 	}
 	return list
 }

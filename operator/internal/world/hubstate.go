@@ -248,7 +248,7 @@ func workloadOf(j *Job, key types.NamespacedName, uid types.UID) *kueue.Workload
 		wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: j.Name, UID: uid + "-job", Controller: &yes}}
 	}
 	if j.Limit {
-		seconds := int32(j.Duration/time.Second) + 30
+		seconds := int32(j.Duration/time.Second) + 600
 		wl.Spec.MaximumExecutionTimeSeconds = &seconds
 	}
 	return wl

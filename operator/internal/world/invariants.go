@@ -7,9 +7,12 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 )
@@ -21,8 +24,10 @@ type Invariant string
 const (
 	// OneCopy: a job has pods on at most one cluster, unless one of its clusters is unreachable.
 	OneCopy Invariant = "OneCopy"
-	// NotLost: every job ends.
+	// NotLost: every job ends that can, unless it hangs where it was sent.
 	NotLost Invariant = "NotLost"
+	// StartsWhereSent: the pods of a job that was sent to a cluster find nodes there.
+	StartsWhereSent Invariant = "StartsWhereSent"
 	// StartsInTime: a job with quota that fits on a cluster which is free for it is sent there within
 	// startBound.
 	StartsInTime Invariant = "StartsInTime"
@@ -36,8 +41,8 @@ const (
 	// NoVainReturn: no job is sent to a cluster again within returnBound after it could not start there
 	// while another cluster fits.
 	NoVainReturn Invariant = "NoVainReturn"
-	// FewWrites: the operator writes each Workload at most maxWrites times, and maxWritesPerAttempt
-	// for each further attempt.
+	// FewWrites: the operator writes each Workload at most maxWrites times, maxWritesPerAttempt for each
+	// further attempt, and once more for each half minute.
 	FewWrites Invariant = "FewWrites"
 	// Drains: after the last job, nothing of it is left in the operator.
 	Drains Invariant = "Drains"
@@ -86,6 +91,9 @@ func (w *World) check() {
 	w.loop.After(checkInterval, w.check)
 	w.checkVainKills()
 	disturbed := w.disturbed()
+	if disturbed {
+		w.calmSince = w.loop.Now()
+	}
 	holds := w.Operator.Holds()
 	for _, r := range w.order {
 		if !r.Done.IsZero() || r.Deleted {
@@ -137,7 +145,7 @@ func (w *World) checkStart(r *Run, holds map[string]string) {
 		if held, isHeld := holds[c.spec.Name]; isHeld && held != r.Key.String() || w.faults.lost[c.spec.Name] != "" {
 			continue
 		}
-		if w.isQuiet(c) && c.takes(r.Job) {
+		if w.isQuiet(c) && w.settled(c) && c.takes(r.asAssigned(wl)) {
 			where = c.spec.Name
 			break
 		}
@@ -149,8 +157,45 @@ func (w *World) checkStart(r *Run, holds map[string]string) {
 		r.fitsSince = w.loop.Now()
 	case w.loop.Now().Sub(r.fitsSince) > startBound:
 		check := kueuestate.FindCheck(wl, checkName)
-		w.broken(StartsInTime, r.Name, "%s has waited for %s although it fits on %s: %s %q", r.Name, w.loop.Now().Sub(r.fitsSince).Round(time.Second), where, check.State, check.Message)
+		w.broken(StartsInTime, r.Name, "%s has waited for %s although it fits on %s: %s %q", r.Name, w.loop.Now().Sub(r.fitsSince).Round(time.Second), w.clusterOf(where).describe(), check.State, check.Message)
 	}
+}
+
+// describe is the cluster with the free devices of its nodes and the quota that its queues have left.
+func (c *cluster) describe() string {
+	var nodes, queues []string
+	for _, n := range c.nodes {
+		nodes = append(nodes, fmt.Sprintf("%d/%d", n.free(), n.pool.Devices))
+	}
+	used := c.kueue.usage()
+	for _, name := range slices.Sorted(maps.Keys(c.kueue.quota.queues)) {
+		for _, f := range c.kueue.quota.flavors {
+			queues = append(queues, fmt.Sprintf("%s/%s %d", name, f.name, c.kueue.quota.available(name, f.name, used)))
+		}
+	}
+	return fmt.Sprintf("%s (free %s; quota %s)", c.spec.Name, strings.Join(nodes, " "), strings.Join(queues, ", "))
+}
+
+// asAssigned is the job on the device model of the flavor that Kueue on the hub assigned. The gate looks for
+// that model only.
+func (r *Run) asAssigned(wl *kueue.Workload) *Job {
+	j := *r.Job
+	for _, a := range wl.Status.Admission.PodSetAssignments {
+		for _, f := range r.world.kueue.quota.flavors {
+			if string(a.Flavors[corev1.ResourceName(f.resource)]) == f.name {
+				j.Model = f.model
+			}
+		}
+		if a.Count != nil {
+			j.Pods = int64(*a.Count)
+		}
+	}
+	return &j
+}
+
+// settled reports whether the metrics of a cluster have been right for long enough to be believed.
+func (w *World) settled(c *cluster) bool {
+	return w.faults.lost[c.spec.Name] == "" && w.loop.Now().Sub(c.metricsFoundAt) > truthLag && w.loop.Now().Sub(w.calmSince) > truthLag
 }
 
 // isQuiet reports whether the cluster is connected, decided, and no job is on its way to it.
@@ -243,12 +288,24 @@ func (w *World) placed(key types.NamespacedName, on string) {
 			continue
 		}
 		if other == r || wl.Status.ClusterName != nil && *wl.Status.ClusterName == on {
-			sent += other.Devices * other.Pods
+			sent += c.admitted(other)
 		}
 	}
 	if sent > total && !w.excusesOvercommit(c) {
 		w.broken(NoOvercommit, r.Name, "%s is sent to %s, where jobs then request %d devices of %d", r.Name, on, sent, total)
 	}
+}
+
+// admitted are the devices that the cluster's Kueue has admitted for a job, which may be fewer than it requests.
+func (c *cluster) admitted(r *Run) int64 {
+	if wl := c.kueue.workloads.get(r.Key); wl != nil && wl.Status.Admission != nil {
+		sum := int64(0)
+		for _, n := range requestOf(wl) {
+			sum += n
+		}
+		return sum
+	}
+	return r.Devices * r.Pods
 }
 
 func (w *World) excusesOvercommit(c *cluster) bool {
@@ -316,12 +373,15 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) {
 		}
 		if old.Status.Admission == nil && wl.Status.Admission != nil {
 			r.attempts++
+		}
+		if c := kueuestate.FindCheck(wl, "other"); c != nil && wl.Status.Admission != nil && c.State == kueue.CheckStatePending && (old.Status.Admission == nil || kueuestate.FindCheck(old, "other") == nil || kueuestate.FindCheck(old, "other").State != kueue.CheckStatePending) {
 			w.passOtherCheck(key, r)
 		}
 	}
 	if strings.HasPrefix(e.Manager, "plimsoll") || e.Manager == dispatchManager {
 		r.writes++
-		if limit := maxWrites + maxWritesPerAttempt*max(0, r.attempts-1); r.writes > limit && w.faults.writesFail == 0 {
+		waited := int(w.loop.Now().Sub(r.Submitted) / (30 * time.Second)) // the message of a waiting job may change
+		if limit := maxWrites + maxWritesPerAttempt*max(0, r.attempts-1) + waited; r.writes > limit && w.faults.writesFail == 0 {
 			w.broken(FewWrites, r.Name, "%s was written %d times in %d attempts", r.Name, r.writes, r.attempts)
 		}
 	}
@@ -340,6 +400,7 @@ func evictionReason(wl *kueue.Workload) string {
 }
 
 // passOtherCheck sets the check of the other controller Ready after a time.
+// Like some controllers, it also passes workloads that are being evicted.
 func (w *World) passOtherCheck(key types.NamespacedName, r *Run) {
 	if !w.kueue.quota.queues[r.Queue].spec.OtherCheck {
 		return
@@ -347,7 +408,7 @@ func (w *World) passOtherCheck(key types.NamespacedName, r *Run) {
 	w.loop.After(w.settings.OtherCheckDelay, func() {
 		w.kueue.workloads.update(key, func(wl *kueue.Workload) bool {
 			c := kueuestate.FindCheck(wl, "other")
-			if c == nil || c.State != kueue.CheckStatePending || wl.Status.Admission == nil || kueuestate.IsEvicted(wl) {
+			if c == nil || c.State != kueue.CheckStatePending || wl.Status.Admission == nil {
 				return false
 			}
 			c.State, c.LastTransitionTime = kueue.CheckStateReady, w.kueue.stamp()
@@ -367,13 +428,7 @@ func (r *Run) mayEnd() bool {
 		return false
 	}
 	for _, c := range r.world.clusters {
-		empty := &cluster{world: r.world, spec: c.spec, added: map[*Pool]int{}}
-		for i := range c.spec.Pools {
-			for range max(c.spec.Pools[i].Nodes, c.spec.Pools[i].Max) {
-				empty.addNode(&c.spec.Pools[i])
-			}
-		}
-		if empty.placeable(r.Job, r.Pods) >= r.Pods && c.nominalFor(r.Job) >= r.Pods*r.Devices {
+		if emptyCluster(c.spec).placeable(r.Job, r.Pods) >= r.Pods && c.nominalFor(r.Job) >= r.Pods*r.Devices {
 			return true
 		}
 	}
@@ -394,13 +449,23 @@ func (c *cluster) nominalFor(j *Job) int64 {
 // Finish tests what must hold when the world is over.
 func (w *World) Finish() {
 	for _, r := range w.order {
-		if r.Done.IsZero() && !r.Deleted && r.mayEnd() {
-			state := "no Workload"
-			if wl := w.kueue.workloads.get(r.Key); wl != nil {
-				state = fmt.Sprintf("active %v, quota %v, cluster %v, nominated %v, checks %s", kueuestate.IsActive(wl), wl.Status.Admission != nil, wl.Status.ClusterName, wl.Status.NominatedClusterNames, checksText(wl))
-			}
-			w.broken(NotLost, r.Name, "%s has not ended: %s", r.Name, state)
+		if !r.Done.IsZero() || r.Deleted || !r.mayEnd() {
+			continue
 		}
+		wl := w.kueue.workloads.get(r.Key)
+		if wl == nil {
+			w.broken(NotLost, r.Name, "%s has no Workload and has not ended", r.Name)
+			continue
+		}
+		if evictionReason(wl) == kueue.WorkloadDeactivated+"DueTo"+kueue.WorkloadMaximumExecutionTimeExceeded {
+			continue // ran for as long as it may
+		}
+		invariant := NotLost
+		if slices.ContainsFunc(r.placements, func(p placement) bool { return !p.started }) {
+			invariant = StartsWhereSent
+		}
+		w.broken(invariant, r.Name, "%s has not ended: active %v, quota %v, cluster %s, nominated %v, evicted %q, checks %s, record %s", r.Name, kueuestate.IsActive(wl), wl.Status.Admission != nil,
+			ptr.Deref(wl.Status.ClusterName, "none"), wl.Status.NominatedClusterNames, evictionReason(wl), checksText(wl), wl.Annotations[v1alpha1.DispatchAnnotation])
 	}
 }
 

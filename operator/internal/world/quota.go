@@ -2,6 +2,7 @@ package world
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -78,56 +79,100 @@ func (k *kueueControl) schedule() {
 	})
 }
 
-// runScheduler reserves quota for the pending workloads in their order, and preempts for the first of
-// each queue that has none.
+// runScheduler reserves quota for pending workloads and preempts. As in Kueue, the first workload of each
+// queue competes with those of the others: those within the nominal quota of their queue come before those
+// that borrow. A workload that preempts keeps its queue waiting.
 func (k *kueueControl) runScheduler() {
 	used := k.usage()
-	blocked := map[string]bool{}
-	for _, key := range k.pendingWorkloads() {
-		wl := k.workloads.get(key)
-		queue := string(wl.Spec.QueueName)
-		cq := k.quota.queues[queue]
-		if cq == nil || cq.stop != kueue.None || cq.inactive || blocked[queue] {
-			continue
+	waiting := k.pendingWorkloads()
+	for len(waiting) > 0 {
+		queue := k.nextQueue(waiting, used)
+		key := waiting[queue][0]
+		if k.admit(key, queue, used) {
+			waiting[queue] = waiting[queue][1:]
+		} else {
+			waiting[queue] = nil
 		}
-		if a := k.assign(wl, queue, used); a != nil {
-			k.reserve(key, queue, a)
-			if now := k.workloads.get(key); now != nil && now.Status.Admission != nil {
-				if used[queue] == nil {
-					used[queue] = map[string]int64{}
-				}
-				for flavor, n := range requestOf(now) {
-					used[queue][flavor] += n
-				}
-			}
-			continue
-		}
-		k.preemptFor(key, wl, queue, used)
-		if cq.spec.StrictFIFO {
-			blocked[queue] = true
+		if len(waiting[queue]) == 0 {
+			delete(waiting, queue)
 		}
 	}
 }
 
-func (k *kueueControl) pendingWorkloads() []types.NamespacedName {
-	var list []types.NamespacedName
+// admit reserves quota for a workload or preempts others for it. It reports whether the next workload of
+// the queue may have its turn.
+func (k *kueueControl) admit(key types.NamespacedName, queue string, used map[string]map[string]int64) bool {
+	wl := k.workloads.get(key)
+	a := k.assign(wl, queue, used)
+	if a == nil {
+		return !k.preemptFor(key, wl, queue, used) && !k.quota.queues[queue].spec.StrictFIFO
+	}
+	k.reserve(key, queue, a)
+	if now := k.workloads.get(key); now != nil && now.Status.Admission != nil {
+		if used[queue] == nil {
+			used[queue] = map[string]int64{}
+		}
+		for flavor, n := range requestOf(now) {
+			used[queue][flavor] += n
+		}
+	}
+	return true
+}
+
+// nextQueue is the queue whose first workload comes next.
+func (k *kueueControl) nextQueue(waiting map[string][]types.NamespacedName, used map[string]map[string]int64) string {
+	return slices.MinFunc(slices.Sorted(maps.Keys(waiting)), func(a, b string) int {
+		x, y := k.workloads.get(waiting[a][0]), k.workloads.get(waiting[b][0])
+		return cmp.Or(compareBool(k.wouldBorrow(x, used), k.wouldBorrow(y, used)), compareRank(x, y))
+	})
+}
+
+// pendingWorkloads are the workloads that wait for quota, by queue, in the order of each queue.
+func (k *kueueControl) pendingWorkloads() map[string][]types.NamespacedName {
+	lists := map[string][]types.NamespacedName{}
 	for _, key := range k.workloads.keys() {
 		wl := k.workloads.get(key)
-		if wl.Status.Admission != nil || kueuestate.IsFinished(wl) || !kueuestate.IsActive(wl) || !wl.DeletionTimestamp.IsZero() || k.isDeactivationTarget(wl) ||
+		queue := string(wl.Spec.QueueName)
+		cq := k.quota.queues[queue]
+		if cq == nil || cq.stop != kueue.None || cq.inactive || wl.Status.Admission != nil || kueuestate.IsFinished(wl) || !kueuestate.IsActive(wl) || !wl.DeletionTimestamp.IsZero() || k.isDeactivationTarget(wl) ||
 			apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadRequeued) ||
 			wl.Status.RequeueState != nil && wl.Status.RequeueState.RequeueAt != nil {
 			continue
 		}
-		if k.checksOf != nil && len(wl.Status.AdmissionChecks) != len(k.checksOf(string(wl.Spec.QueueName))) {
+		if k.checksOf != nil && len(wl.Status.AdmissionChecks) != len(k.checksOf(queue)) {
 			continue // not synced yet
 		}
-		list = append(list, key)
+		lists[queue] = append(lists[queue], key)
 	}
-	slices.SortStableFunc(list, func(a, b types.NamespacedName) int {
-		x, y := k.workloads.get(a), k.workloads.get(b)
-		return cmp.Or(cmp.Compare(priorityOf(y), priorityOf(x)), queueTime(x).Compare(queueTime(y)))
-	})
-	return list
+	for _, list := range lists {
+		slices.SortStableFunc(list, func(a, b types.NamespacedName) int { return compareRank(k.workloads.get(a), k.workloads.get(b)) })
+	}
+	return lists
+}
+
+// compareRank orders the workloads of a queue.
+func compareRank(a, b *kueue.Workload) int {
+	return cmp.Or(cmp.Compare(priorityOf(b), priorityOf(a)), queueTime(a).Compare(queueTime(b)))
+}
+
+// wouldBorrow reports whether no flavor has nominal quota of the workload's queue left for it.
+func (k *kueueControl) wouldBorrow(wl *kueue.Workload, used map[string]map[string]int64) bool {
+	queue := string(wl.Spec.QueueName)
+	cq := k.quota.queues[queue]
+	if cq == nil || cq.spec.Cohort == "" {
+		return false
+	}
+	left := map[string]int64{}
+	for _, f := range k.quota.flavors {
+		left[f.name] = cq.nominal[f.name] - used[queue][f.name]
+	}
+	for i := range wl.Spec.PodSets {
+		p := &wl.Spec.PodSets[i]
+		if _, ok := assignPodSet(p, p.Count, k.quota.flavors, left); !ok {
+			return true
+		}
+	}
+	return false
 }
 
 func priorityOf(wl *kueue.Workload) int32 {
@@ -221,11 +266,11 @@ func (k *kueueControl) reserve(key types.NamespacedName, queue string, assignmen
 
 // preemptFor evicts workloads so that a pending one gets quota, by Kueue's classic rules: victims of
 // the same queue by priority, and of queues of the cohort that borrow while the workload stays within
-// its queue's nominal quota.
-func (k *kueueControl) preemptFor(key types.NamespacedName, wl *kueue.Workload, queue string, used map[string]map[string]int64) {
+// its queue's nominal quota. It reports whether enough of them exist.
+func (k *kueueControl) preemptFor(key types.NamespacedName, wl *kueue.Workload, queue string, used map[string]map[string]int64) bool {
 	cq := k.quota.queues[queue]
 	if cq.spec.WithinQueue == "" && cq.spec.ReclaimCohort == "" {
-		return
+		return false
 	}
 	for _, f := range k.quota.flavors {
 		need := int64(0)
@@ -248,8 +293,9 @@ func (k *kueueControl) preemptFor(key types.NamespacedName, wl *kueue.Workload, 
 		for _, v := range victims {
 			k.preempt(key, v)
 		}
-		return
+		return true
 	}
+	return false
 }
 
 // victims are the workloads whose quota a pending one may take, as few as suffice. Those that are
@@ -346,6 +392,7 @@ func mayPreempt(policy string, wl, victim *kueue.Workload) bool {
 
 func (k *kueueControl) preempt(by, victim types.NamespacedName) {
 	k.world.preempted(k.name, victim, by)
+	k.world.note("%s preempts %s for %s", k.name, victim.Name, by.Name)
 	k.evict(victim, kueue.WorkloadEvictedByPreemption, "Preempted to accommodate "+by.Name, func(wl *kueue.Workload) {
 		k.condition(wl, kueue.WorkloadPreempted, true, "InClusterQueue", "")
 	})

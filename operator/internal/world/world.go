@@ -39,6 +39,9 @@ type World struct {
 	settings Settings
 	dice     *dice
 	start    time.Time
+	closed   time.Duration
+	// calmSince is when the last fault ended that disturbs all clusters.
+	calmSince time.Time
 
 	clusters   []*cluster
 	kueue      *kueueControl
@@ -219,8 +222,16 @@ func (w *World) note(format string, args ...any) {
 // Log is what happened, a line for each event.
 func (w *World) Log() string { return strings.Join(w.log, "\n") }
 
-// Elapsed is the time since the start.
-func (w *World) Elapsed() time.Duration { return w.loop.Now().Sub(w.start) }
+// Elapsed is the time since the start, until the world was closed.
+func (w *World) Elapsed() time.Duration {
+	if w.closed > 0 {
+		return w.closed
+	}
+	return w.loop.Now().Sub(w.start)
+}
+
+// Close ends the world's time.
+func (w *World) Close() { w.closed = w.Elapsed() }
 
 // Runs are the jobs that were submitted, in that order.
 func (w *World) Runs() []*Run { return w.order }

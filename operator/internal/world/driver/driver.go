@@ -63,6 +63,7 @@ func run(t *testing.T, spec world.Spec, o Options) *world.World {
 	}
 	p.Stop()
 	synctest.Wait()
+	w.Close()
 	if p.err != nil {
 		t.Error(p.err)
 	}

@@ -176,6 +176,8 @@ func (l *loop) run(duration time.Duration) {
 	l.clock.Time = end
 }
 
-func key(name string) types.NamespacedName { return types.NamespacedName{Namespace: "team", Name: name} }
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "team", Name: name}
+}
 
 var background = context.Background()

@@ -116,7 +116,9 @@ func TestHandlers(t *testing.T) {
 // An event is never delivered before an earlier one of its kind. Events of other kinds overtake it.
 func TestEventOrder(t *testing.T) {
 	delays := map[string]time.Duration{"slow": 5 * time.Second, "fast": time.Second, "gate": time.Second}
-	v := newViewFixture(t, ViewOptions{Delay: func(_ schema.GroupVersionKind, key types.NamespacedName, _ string) time.Duration { return delays[key.Name] }})
+	v := newViewFixture(t, ViewOptions{Delay: func(_ schema.GroupVersionKind, key types.NamespacedName, _ string) time.Duration {
+		return delays[key.Name]
+	}})
 	workloads, gates := v.record(&kueue.Workload{}), v.record(&v1alpha1.PlacementGate{})
 	v.loop.run(0)
 	gate := &v1alpha1.PlacementGate{}

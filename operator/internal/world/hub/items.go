@@ -13,7 +13,7 @@ type item struct {
 	key types.NamespacedName
 	obj client.Object
 	// managers are the owners of the object's fields; only the server has them.
-	managers []manager
+	managers []ownership
 }
 
 // items are items sorted by namespace and name.

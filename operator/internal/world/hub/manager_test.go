@@ -39,7 +39,9 @@ type processManager struct {
 
 func (m *processManager) GetAPIReader() client.Reader { return m.view.Reader() }
 
-func (m *processManager) GetEventRecorder(string) events.EventRecorder { return events.NewFakeRecorder(0) }
+func (m *processManager) GetEventRecorder(string) events.EventRecorder {
+	return events.NewFakeRecorder(0)
+}
 
 // newProcessManager returns the manager of a process whose caches are a view.
 func newProcessManager(t *testing.T, s *Server, view *View) ctrl.Manager {

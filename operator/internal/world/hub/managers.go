@@ -16,8 +16,8 @@ type managerID struct {
 	part      subresource
 }
 
-// manager is an entry of managedFields.
-type manager struct {
+// ownership is an entry of managedFields.
+type ownership struct {
 	managerID
 	time   metav1.Time
 	fields fields
@@ -25,14 +25,14 @@ type manager struct {
 	encoded *metav1.FieldsV1
 }
 
-func (m manager) equal(other manager) bool {
+func (m ownership) equal(other ownership) bool {
 	return m.managerID == other.managerID && equalFields(m.fields, other.fields)
 }
 
-// newManager returns an entry with a time, or the entry as it was if the set is the same and the
+// newOwnership returns an entry with a time, or the entry as it was if the set is the same and the
 // time is not renewed.
-func newManager(id managerID, set fields, stamp metav1.Time, before *manager, renew bool) manager {
-	m := manager{managerID: id, time: stamp, fields: set}
+func newOwnership(id managerID, set fields, stamp metav1.Time, before *ownership, renew bool) ownership {
+	m := ownership{managerID: id, time: stamp, fields: set}
 	if before != nil {
 		if !renew {
 			m.time = before.time
@@ -48,9 +48,9 @@ func newManager(id managerID, set fields, stamp metav1.Time, before *manager, re
 //
 // Each field that got a new value or was removed leaves the sets of the other managers. An update
 // adds the new values to the manager's own set. An apply replaces the set.
-func (w *write) managers(before []manager, d delta, stamp metav1.Time) []manager {
+func (w *write) managers(before []ownership, d delta, stamp metav1.Time) []ownership {
 	sets := w.ownSets(before, d)
-	var after []manager
+	var after []ownership
 	for i := range before {
 		m := before[i]
 		if _, own := sets[m.managerID]; own {
@@ -67,17 +67,17 @@ func (w *write) managers(before []manager, d delta, stamp metav1.Time) []manager
 		if set == nil {
 			continue
 		}
-		var old *manager
-		if i := slices.IndexFunc(before, func(m manager) bool { return m.managerID == id }); i >= 0 {
+		var old *ownership
+		if i := slices.IndexFunc(before, func(m ownership) bool { return m.managerID == id }); i >= 0 {
 			old = &before[i]
 		}
 		renew := d.changed
 		if id.operation == metav1.ManagedFieldsOperationUpdate {
 			renew = w.takes(id, d) != nil
 		}
-		after = append(after, newManager(id, set, stamp, old, renew))
+		after = append(after, newOwnership(id, set, stamp, old, renew))
 	}
-	slices.SortFunc(after, func(a, b manager) int {
+	slices.SortFunc(after, func(a, b ownership) int {
 		return cmp.Or(cmp.Compare(a.operation, b.operation), a.time.Compare(b.time.Time), cmp.Compare(a.name, b.name), cmp.Compare(a.part, b.part))
 	})
 	return after
@@ -90,7 +90,7 @@ func removeBoth(set fields, d delta) (rest fields, changed bool) {
 }
 
 // ownSets returns the sets of the entries of the writing manager after a write.
-func (w *write) ownSets(before []manager, d delta) map[managerID]fields {
+func (w *write) ownSets(before []ownership, d delta) map[managerID]fields {
 	if w.isApply {
 		return map[managerID]fields{{w.manager, metav1.ManagedFieldsOperationApply, w.part}: w.apply}
 	}
@@ -102,7 +102,7 @@ func (w *write) ownSets(before []manager, d delta) map[managerID]fields {
 	for _, part := range parts {
 		id := managerID{w.manager, metav1.ManagedFieldsOperationUpdate, part}
 		taken := w.takes(id, d)
-		i := slices.IndexFunc(before, func(m manager) bool { return m.managerID == id })
+		i := slices.IndexFunc(before, func(m ownership) bool { return m.managerID == id })
 		if i < 0 && taken == nil {
 			continue
 		}
@@ -153,7 +153,7 @@ func (w *write) checkOwners(live *item, d delta) error {
 }
 
 // entries returns the managedFields of an object.
-func entries(k *kind, managers []manager) []metav1.ManagedFieldsEntry {
+func entries(k *kind, managers []ownership) []metav1.ManagedFieldsEntry {
 	all := make([]metav1.ManagedFieldsEntry, len(managers))
 	for i := range managers {
 		m := &managers[i]

@@ -37,11 +37,11 @@ func parsePatch(patchType types.PatchType, data []byte) (*patch, error) {
 		}
 		p.apply = operations.Apply
 	case types.MergePatchType:
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(data, &fields); err != nil {
+		var parts map[string]json.RawMessage
+		if err := json.Unmarshal(data, &parts); err != nil {
 			return nil, newBadRequest("decode the patch: %v", err)
 		}
-		for part := range fields {
+		for part := range parts {
 			p.parts[part] = true
 		}
 		p.apply = func(document []byte) ([]byte, error) { return jsonpatch.MergePatch(document, data) }

@@ -25,7 +25,9 @@ func TestPatch(t *testing.T) {
 	}{
 		{"JSON patch of an entry of a list", true, jsonPatch,
 			`[{"op":"replace","path":"/metadata/resourceVersion","value":"2"},{"op":"add","path":"/status/admissionChecks/1/state","value":"Ready"},{"op":"add","path":"/status/admissionChecks/1/message","value":"fits"}]`,
-			nil, func(w *kueue.Workload) { w.Status.AdmissionChecks[1].State, w.Status.AdmissionChecks[1].Message = "Ready", "fits" }},
+			nil, func(w *kueue.Workload) {
+				w.Status.AdmissionChecks[1].State, w.Status.AdmissionChecks[1].Message = "Ready", "fits"
+			}},
 		{"JSON patch of a path that does not exist", true, jsonPatch,
 			`[{"op":"replace","path":"/metadata/resourceVersion","value":"1"},{"op":"add","path":"/status/admissionChecks/7/state","value":"Ready"}]`, apierrors.IsInvalid, nil},
 		{"JSON patch that removes a field", true, jsonPatch, `[{"op":"remove","path":"/status/admission"}]`, nil, func(w *kueue.Workload) { w.Status.Admission = nil }},
@@ -36,7 +38,9 @@ func TestPatch(t *testing.T) {
 			`[{"op":"replace","path":"/spec/active","value":false},{"op":"remove","path":"/metadata/labels"},{"op":"add","path":"/status/clusterName","value":"c"}]`, nil,
 			func(w *kueue.Workload) { w.Status.ClusterName = new(string); *w.Status.ClusterName = "c" }},
 		{"merge patch", false, mergePatch, `{"metadata":{"annotations":{"a":"b"},"labels":{"app":null}},"spec":{"active":false}}`, nil,
-			func(w *kueue.Workload) { w.Annotations, w.Labels, *w.Spec.Active = map[string]string{"a": "b"}, nil, false }},
+			func(w *kueue.Workload) {
+				w.Annotations, w.Labels, *w.Spec.Active = map[string]string{"a": "b"}, nil, false
+			}},
 		{"merge patch of the status ignores annotations", true, mergePatch, `{"metadata":{"annotations":{"a":"b"}},"status":{"admission":null}}`, nil,
 			func(w *kueue.Workload) { w.Status.Admission = nil }},
 		{"merge patch that changes nothing", true, mergePatch, `{"status":{"admission":{"clusterQueue":"gpu"}}}`, nil, nil},

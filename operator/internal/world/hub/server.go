@@ -98,9 +98,9 @@ func (s *Server) OnChange(f func(Event)) {
 func (s *Server) RESTMapper() meta.RESTMapper { return s.mapper }
 
 // locked runs a write and delivers its events.
-func (s *Server) locked(write func() error) error {
+func (s *Server) locked(do func() error) error {
 	s.mu.Lock()
-	err := write()
+	err := do()
 	s.mu.Unlock()
 	s.deliver()
 	return err

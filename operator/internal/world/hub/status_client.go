@@ -47,7 +47,7 @@ func (c *statusClient) Update(ctx context.Context, obj client.Object, opts ...cl
 	return c.client.update(ctx, obj, statusPart, &options.UpdateOptions)
 }
 
-func (c *statusClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+func (c *statusClient) Patch(ctx context.Context, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
 	if options.SubResourceBody != nil {
 		return newBadRequest("the hub does not support a body of the subresource")
@@ -55,7 +55,7 @@ func (c *statusClient) Patch(ctx context.Context, obj client.Object, patch clien
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.client.patch(ctx, obj, patch, statusPart, &options.PatchOptions)
+	return c.client.patch(ctx, obj, p, statusPart, &options.PatchOptions)
 }
 
 func (c *statusClient) Apply(ctx context.Context, config runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {

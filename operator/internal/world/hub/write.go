@@ -96,7 +96,7 @@ func (s *Server) update(live *item, w write) (client.Object, error) {
 		}
 	}
 	managers := w.managers(live.managers, changes, s.stamp())
-	if !changes.changed && slices.EqualFunc(managers, live.managers, manager.equal) {
+	if !changes.changed && slices.EqualFunc(managers, live.managers, ownership.equal) {
 		return live.obj, nil
 	}
 	if content {

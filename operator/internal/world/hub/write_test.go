@@ -124,7 +124,7 @@ func TestConflict(t *testing.T) {
 	modified := stale.DeepCopy()
 	modified.Spec.QueueName = "other"
 	lock := client.MergeFromWithOptions(stale, client.MergeFromWithOptimisticLock{})
-	json := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/metadata/resourceVersion","value":"`+stale.ResourceVersion+`"},{"op":"add","path":"/status/admissionChecks/1/message","value":"x"}]`))
+	jsonPatch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/metadata/resourceVersion","value":"`+stale.ResourceVersion+`"},{"op":"add","path":"/status/admissionChecks/1/message","value":"x"}]`))
 	merge := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"`+stale.ResourceVersion+`"},"spec":{"active":false}}`))
 	apply := workloadApply(t, `{"nominatedClusterNames":["a"]}`)
 	apply.SetResourceVersion(stale.ResourceVersion)
@@ -138,7 +138,7 @@ func TestConflict(t *testing.T) {
 		"update":            {f.client.Update(t.Context(), stale.DeepCopy()), apierrors.IsConflict},
 		"status update":     {f.client.Status().Update(t.Context(), stale.DeepCopy()), apierrors.IsConflict},
 		"merge from":        {f.client.Patch(t.Context(), modified.DeepCopy(), lock), apierrors.IsConflict},
-		"status JSON patch": {f.client.Status().Patch(t.Context(), stale.DeepCopy(), json), apierrors.IsConflict},
+		"status JSON patch": {f.client.Status().Patch(t.Context(), stale.DeepCopy(), jsonPatch), apierrors.IsConflict},
 		"merge patch":       {f.client.Patch(t.Context(), stale.DeepCopy(), merge), apierrors.IsConflict},
 		"apply":             {f.client.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(apply)), apierrors.IsConflict},
 		"delete by version": {f.client.Delete(t.Context(), stale, client.Preconditions{ResourceVersion: &stale.ResourceVersion}), apierrors.IsConflict},

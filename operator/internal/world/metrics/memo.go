@@ -32,25 +32,11 @@ type memoized struct {
 	result    query.Result
 }
 
-// find returns the result of a query at a time, if nothing changed since it was remembered:
-//
-//  1. The time is not before that of the remembered result or of the newest samples.
-//  2. No sample changed a value, or began or ended a series.
-//  3. No series left the lookback for lack of new samples.
+// find returns the result of a query at a time, if nothing changed since it was remembered.
 func (m memo) find(key memoKey, at int64) (query.Result, bool) {
 	r := m[key]
-	if r == nil || r.metrics == nil || at < r.at {
+	if r == nil || !r.isValid(at) {
 		return query.Result{}, false
-	}
-	for i, metric := range r.metrics {
-		if metric.version != r.versions[i] || at < metric.newest {
-			return query.Result{}, false
-		}
-	}
-	if at >= r.expiresAt {
-		if r.expiresAt = r.expiry(); at >= r.expiresAt {
-			return query.Result{}, false
-		}
 	}
 	return r.result, true
 }
@@ -62,17 +48,48 @@ func (m *memo) remember(t *table, key memoKey, at int64, result query.Result) {
 		if len(*m) >= maxMemo {
 			*m = memo{}
 		}
-		r = &memoized{}
-		for _, name := range timelessMetrics(key.expr) {
-			r.metrics = append(r.metrics, t.metric(name))
-		}
-		r.versions = make([]uint64, len(r.metrics))
+		r = newMemoized(t, key.expr)
 		(*m)[key] = r
 	}
-	r.at, r.result = at, result
+	r.result = result
+	r.evaluated(at)
+}
+
+func newMemoized(t *table, expr string) *memoized {
+	r := &memoized{at: math.MaxInt64}
+	for _, name := range timelessMetrics(expr) {
+		r.metrics = append(r.metrics, t.metric(name))
+	}
+	r.versions = make([]uint64, len(r.metrics))
+	return r
+}
+
+// isValid reports whether the last result is also that at another time:
+//
+//  1. The time is not before that of the last result or of the newest samples.
+//  2. No sample changed a value, or began or ended a series.
+//  3. No series left the lookback for lack of new samples.
+func (r *memoized) isValid(at int64) bool {
+	if r.metrics == nil || at < r.at {
+		return false
+	}
 	for i, metric := range r.metrics {
-		r.versions[i] = metric.version
-		if at < metric.newest { // newer samples exist, and the version is theirs
+		if metric.version != r.versions[i] || at < metric.newest {
+			return false
+		}
+	}
+	if at >= r.expiresAt {
+		r.expiresAt = r.expiry()
+	}
+	return at < r.expiresAt
+}
+
+// evaluated records the samples that a result at a time depends on.
+func (r *memoized) evaluated(at int64) {
+	r.at = at
+	for i, metric := range r.metrics {
+		r.versions[i], metric.queried = metric.version, max(metric.queried, at)
+		if at < metric.newest { // the version is that of samples that the result does not depend on
 			r.at = math.MaxInt64
 		}
 	}

@@ -161,7 +161,10 @@ func (h *history) setQueues(c *randomCluster) {
 	if h.oneIn(3) {
 		c.snap.Cohorts = append(c.snap.Cohorts, metrics.Cohort{Name: "b", Parent: pick(h, "", "root"), Flavor: "h100", Resource: gpu, Nominal: int64(h.IntN(8))})
 	}
-	c.snap.Objects = []metrics.Object{{Kind: metrics.KindNamespace, Name: "team-a"}, {Kind: metrics.KindLocalQueue, Namespace: pick(h, "team-a", "team-b"), Name: "lq"}}
+	c.snap.Objects = []metrics.Object{
+		{Kind: metrics.KindNamespace, Name: pick(h, "team-a", "team-b")}, {Kind: metrics.KindLocalQueue, Namespace: pick(h, "team-a", "team-b"), Name: "lq"},
+		{Kind: metrics.KindSecret, Namespace: pick(h, "team-a", "team-b"), Name: "key"},
+	}
 }
 
 // change changes something in a cluster.
@@ -301,16 +304,19 @@ func compareModes(t *testing.T, seed uint64, rules *metrics.Rules, queries []str
 	h := newHistory(seed)
 	closed := newStore(t, metrics.Options{})
 	ruled := newStore(t, metrics.Options{Mode: metrics.RulesEngine, Rules: rules})
+	reusing := newStore(t, metrics.Options{Mode: metrics.RulesEngine, Rules: rules})
+	metrics.EvaluateAlways(ruled)
+	stores := []*metrics.Store{closed, ruled, reusing}
 	for range 40 {
 		for _, c := range h.clusters {
 			h.now = h.now.Add(time.Duration(1+h.IntN(8000)) * time.Millisecond)
-			h.scrape(t, c, closed, ruled)
+			h.scrape(t, c, stores...)
 		}
 		// The rules may be evaluated for the very time of the last scrape, of which the failure is a
 		// millisecond later.
 		h.now = h.now.Add(pick(h, 0, 0, time.Millisecond, 3*time.Second))
 		if !h.oneIn(15) {
-			for _, s := range []*metrics.Store{closed, ruled} {
+			for _, s := range stores {
 				if err := s.Evaluate(h.now); err != nil {
 					t.Fatal(err)
 				}
@@ -322,7 +328,8 @@ func compareModes(t *testing.T, seed uint64, rules *metrics.Rules, queries []str
 				at = h.now.Add(pick(h, -20*time.Second, 290*time.Second, 5*time.Minute, 299*time.Second))
 			}
 			for _, expr := range queries {
-				results[expr] += compareResults(t, expr, at, closed, ruled)
+				results[expr] += compareResults(t, expr, at, ruled, closed)
+				compareResults(t, expr, at, ruled, reusing)
 			}
 		}
 		h.now = h.now.Add(pick(h, 10*time.Second, 10*time.Second, 10*time.Second, 2*time.Minute, 295*time.Second, 301*time.Second))
@@ -333,19 +340,19 @@ func compareModes(t *testing.T, seed uint64, rules *metrics.Rules, queries []str
 }
 
 // compareResults reports differences, and returns the number of series of the result.
-func compareResults(t *testing.T, expr string, at time.Time, closed, ruled *metrics.Store) int {
+func compareResults(t *testing.T, expr string, at time.Time, ruled, other *metrics.Store) int {
 	t.Helper()
-	want, got := seriesOf(t, ruled, expr, at), seriesOf(t, closed, expr, at)
+	want, got := seriesOf(t, ruled, expr, at), seriesOf(t, other, expr, at)
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if v, ok := got[key]; !ok {
-			t.Errorf("%s at %s: the closed form has no %s, the rules %v", expr, at.Sub(start), key, want[key])
+			t.Errorf("%s at %s: the store has no %s, the rules %v", expr, at.Sub(start), key, want[key])
 		} else if !same(v, want[key]) {
-			t.Errorf("%s at %s: the closed form has %s = %v, the rules %v", expr, at.Sub(start), key, v, want[key])
+			t.Errorf("%s at %s: the store has %s = %v, the rules %v", expr, at.Sub(start), key, v, want[key])
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		if _, ok := want[key]; !ok {
-			t.Errorf("%s at %s: the closed form has %s = %v, the rules do not have it", expr, at.Sub(start), key, got[key])
+			t.Errorf("%s at %s: the store has %s = %v, the rules do not have it", expr, at.Sub(start), key, got[key])
 		}
 	}
 	return len(want)

@@ -1,10 +1,17 @@
 package metrics
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/timestamp"
+	"github.com/prometheus/prometheus/promql"
 
 	"plimsoll.dev/plimsoll/operator/internal/promengine"
 )
@@ -48,4 +55,84 @@ func rank(file string) int {
 		return i
 	}
 	return len(ruleFiles)
+}
+
+// rule is a recording rule with its last result.
+type rule struct {
+	promengine.Rule
+	memoized *memoized
+	recorded []*series
+}
+
+// evaluateRules evaluates the rules in order. As in Prometheus, a rule that fails does not affect the
+// others, and its last result stays for the lookback.
+func (s *Store) evaluateRules(at int64) error {
+	var errs []error
+	for _, r := range s.rules {
+		if err := s.evaluateRule(r, at); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.Record, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) evaluateRule(r *rule, at int64) error {
+	if r.memoized == nil {
+		r.memoized = newMemoized(s.table, r.Expr)
+	}
+	if s.memoizes && r.memoized.isValid(at) {
+		for _, x := range r.recorded {
+			if err := s.table.append(x, at, x.value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	q, err := s.engine.NewInstantQuery(context.Background(), s.table, nil, r.Expr, timestamp.Time(at))
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	result := q.Exec(context.Background())
+	if result.Err != nil {
+		return result.Err
+	}
+	vector, err := result.Vector()
+	if err != nil {
+		return err
+	}
+	r.memoized.evaluated(at)
+	return s.record(r, vector, at)
+}
+
+// record stores the result of a rule, and marks the series as stale that it no longer has.
+func (s *Store) record(r *rule, vector promql.Vector, at int64) error {
+	s.table.scrape++
+	recorded := make([]*series, 0, len(vector))
+	b := labels.NewBuilder(labels.EmptyLabels())
+	for _, sample := range vector {
+		b.Reset(sample.Metric)
+		b.Set(model.MetricNameLabel, r.Record)
+		for name, v := range r.Labels {
+			b.Set(name, v)
+		}
+		x := s.table.find(b.Labels())
+		if x.scrape == s.table.scrape {
+			return fmt.Errorf("two results have the labels %s", x.labels)
+		}
+		x.scrape = s.table.scrape
+		recorded = append(recorded, x)
+		if err := s.table.append(x, at, sample.F); err != nil {
+			return err
+		}
+	}
+	for _, x := range r.recorded {
+		if x.scrape != s.table.scrape && !x.isStale && !x.dropped {
+			if err := s.table.append(x, at, staleMarker); err != nil {
+				return err
+			}
+		}
+	}
+	r.recorded = recorded
+	return nil
 }

@@ -44,21 +44,23 @@ type metric struct {
 	// version counts the samples that change what an instant query returns.
 	version uint64
 	newest  int64 // time of the newest sample
+	queried int64 // latest time for which a query selected the metric
 	series  []*series
 }
 
-// table stores samples. It implements promengine.Storage.
+// table stores samples. It implements storage.Queryable.
 type table struct {
 	memory  *promengine.Memory
 	byKey   map[string]*series
 	metrics map[string]*metric
 	key     []byte
+	builder *labels.Builder
 	// scrape is the number of the current scrape or evaluation.
 	scrape uint64
 }
 
 func newTable() *table {
-	return &table{memory: promengine.NewMemory(), byKey: map[string]*series{}, metrics: map[string]*metric{}}
+	return &table{memory: promengine.NewMemory(), byKey: map[string]*series{}, metrics: map[string]*metric{}, builder: labels.NewBuilder(labels.EmptyLabels())}
 }
 
 // metric returns the metric with the name. It exists before its first sample, so that a query can
@@ -66,7 +68,7 @@ func newTable() *table {
 func (t *table) metric(name string) *metric {
 	m := t.metrics[name]
 	if m == nil {
-		m = &metric{newest: math.MinInt64}
+		m = &metric{newest: math.MinInt64, queried: math.MinInt64}
 		t.metrics[name] = m
 	}
 	return m
@@ -90,7 +92,8 @@ func (t *table) append(s *series, at int64, v float64) error {
 		return err
 	}
 	isStale := value.IsStaleNaN(v)
-	if isStale != s.isStale || !isStale && (math.Float64bits(v) != math.Float64bits(s.value) || at-s.at >= lookback) {
+	isChange := isStale != s.isStale || !isStale && (math.Float64bits(v) != math.Float64bits(s.value) || at-s.at >= lookback)
+	if isChange || at <= s.metric.queried { // the result of a query for a later time may differ now
 		s.metric.version++
 	}
 	s.at, s.value, s.isStale = at, v, isStale
@@ -107,6 +110,7 @@ func (t *table) drop(at int64) {
 				return false
 			}
 			s.dropped = true
+			m.version++ // the last result may be from before the series left the lookback
 			delete(t.byKey, string(s.labels.Bytes(nil)))
 			return true
 		})
@@ -115,16 +119,6 @@ func (t *table) drop(at int64) {
 
 // Querier implements storage.Queryable.
 func (t *table) Querier(from, to int64) (storage.Querier, error) { return t.memory.Querier(from, to) }
-
-// Store implements promengine.Storage.
-func (t *table) Store(_ context.Context, at time.Time, samples []promengine.Sample) error {
-	for _, s := range samples {
-		if err := t.append(t.find(s.Series), timestamp.FromTime(at), s.Value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // hidden is a storage without the series of some clusters.
 type hidden struct {
@@ -179,29 +173,48 @@ func (t *table) export(target *target, at int64) *export {
 	return &export{table: t, target: target, at: at}
 }
 
+// maxSkipped is the number of series that a target may stop to export before the next one is searched
+// by its labels.
+const maxSkipped = 16
+
 // add adds a sample with the labels kv, which are names and values. The labels of the target are
-// added. Without a search for the series if it has the same position as in the last scrape.
+// added. A series that follows the same ones as in the last scrape is found without its labels.
 func (e *export) add(name string, v float64, kv ...string) {
 	exported := e.target.exported
-	if e.changed == nil && e.next < len(exported) && exported[e.next].name == name && slices.Equal(exported[e.next].labels, kv) {
-		if s := exported[e.next].series; s.dropped {
-			exported[e.next].series = e.table.find(s.labels)
+	for i := e.next; i < min(len(exported), e.next+maxSkipped); i++ {
+		x := &exported[i]
+		if x.name != name || !slices.Equal(x.labels, kv) {
+			continue
 		}
-		e.append(exported[e.next].series, v)
-		e.next++
+		if x.series.dropped {
+			x.series = e.table.find(x.series.labels)
+		}
+		if i > e.next {
+			e.change()
+		}
+		if e.next = i + 1; e.changed != nil {
+			e.changed = append(e.changed, *x)
+		}
+		e.append(x.series, v)
 		return
 	}
-	if e.changed == nil {
-		e.changed = append(make([]exportedSeries, 0, len(exported)+1), exported[:e.next]...)
-	}
+	e.change()
 	s := e.find(name, kv)
 	e.changed = append(e.changed, exportedSeries{name, slices.Clone(kv), s})
 	e.append(s, v)
 }
 
+// change begins a list of series that differs from that of the last scrape.
+func (e *export) change() {
+	if e.changed == nil {
+		e.changed = append(make([]exportedSeries, 0, len(e.target.exported)+1), e.target.exported[:e.next]...)
+	}
+}
+
 func (e *export) find(name string, kv []string) *series {
-	b := labels.NewBuilder(labels.EmptyLabels()).Set(model.MetricNameLabel, name)
-	b.Set(clusterLabel, e.target.cluster).Set(model.JobLabel, e.target.job).Set(model.InstanceLabel, e.target.instance)
+	b := e.table.builder
+	b.Reset(labels.EmptyLabels())
+	b.Set(model.MetricNameLabel, name).Set(clusterLabel, e.target.cluster).Set(model.JobLabel, e.target.job).Set(model.InstanceLabel, e.target.instance)
 	for i := 0; i < len(kv); i += 2 {
 		b.Set(kv[i], kv[i+1])
 	}

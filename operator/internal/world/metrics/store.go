@@ -36,7 +36,6 @@ const (
 	defaultScrapeInterval = 15 * time.Second
 	// defaultRetention is long enough for the ranges of the rules that do not count days.
 	defaultRetention = 15 * time.Minute
-	dropInterval     = time.Minute
 	maxSamples       = 50_000_000
 	queryTimeout     = 2 * time.Minute
 )
@@ -60,8 +59,9 @@ type Store struct {
 
 	mu       sync.Mutex
 	table    *table
-	recorder *promengine.Recorder // nil in ClosedForm
+	rules    []*rule // none in ClosedForm
 	memo     memo
+	memoizes bool // false only in tests
 	clusters map[string]*cluster
 	names    []string // of the clusters, in the order of their first scrape
 	dropped  int64    // time of the last drop
@@ -89,7 +89,7 @@ func NewStore(o Options) (*Store, error) {
 		return nil, errors.New("the retention must be at least 6 minutes, because queries look back 5 minutes")
 	}
 	s := &Store{
-		mode: o.Mode, retention: o.Retention.Milliseconds(), table: newTable(), memo: memo{}, clusters: map[string]*cluster{}, dropped: math.MinInt64,
+		mode: o.Mode, retention: o.Retention.Milliseconds(), table: newTable(), memo: memo{}, memoizes: true, clusters: map[string]*cluster{}, dropped: math.MinInt64,
 		devices: map[string][]string{}, sanitized: map[string]string{},
 		engine: promql.NewEngine(promql.EngineOpts{
 			MaxSamples: maxSamples, Timeout: queryTimeout, EnableAtModifier: true, EnableNegativeOffset: true,
@@ -101,7 +101,9 @@ func NewStore(o Options) (*Store, error) {
 		if o.Rules == nil {
 			return nil, errors.New("the mode RulesEngine requires rules")
 		}
-		s.recorder = promengine.NewRecorder(s.engine, s.table, o.Rules.rules)
+		for _, r := range o.Rules.rules {
+			s.rules = append(s.rules, &rule{Rule: r})
+		}
 	}
 	return s, nil
 }
@@ -258,8 +260,8 @@ func (s *Store) Evaluate(at time.Time) error {
 	ms := timestamp.FromTime(at)
 	s.table.scrape++
 	defer s.dropOld(ms)
-	if s.recorder != nil {
-		return s.recorder.Evaluate(context.Background(), at)
+	if s.mode == RulesEngine {
+		return s.evaluateRules(ms)
 	}
 	var errs []error
 	for _, name := range s.names {
@@ -271,7 +273,7 @@ func (s *Store) Evaluate(at time.Time) error {
 
 // dropOld drops samples that are older than the retention, once in a while.
 func (s *Store) dropOld(at int64) {
-	if at-s.dropped >= dropInterval.Milliseconds() || s.dropped == math.MinInt64 {
+	if s.dropped == math.MinInt64 || at-s.dropped >= s.retention/4 {
 		s.dropped = at
 		s.table.drop(at - s.retention)
 	}
@@ -290,7 +292,7 @@ func (s *Store) query(ctx context.Context, expr string, at time.Time, hide []str
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, ms := memoKey{expr: expr, hide: strings.Join(hide, "\n")}, timestamp.FromTime(at)
-	if r, ok := s.memo.find(key, ms); ok {
+	if r, ok := s.memo.find(key, ms); ok && s.memoizes {
 		return r, nil
 	}
 	result, err := promengine.Query(ctx, s.engine, s.table.without(hide), expr, at)
