@@ -1,6 +1,7 @@
 package waitqueue
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -43,7 +44,8 @@ func (q *Queue) admit(g *gateQueue) {
 	}
 	g.batches++
 	now := q.now()
-	for namespace, lines := range requested {
+	for _, namespace := range slices.Sorted(maps.Keys(requested)) {
+		lines := requested[namespace]
 		for range min(len(lines), maxDueLines-due[namespace]) {
 			first := slices.MinFunc(lines, func(a, b *line) int { return a.compareRequest(b, now) })
 			lines = slices.DeleteFunc(lines, func(l *line) bool { return l == first })

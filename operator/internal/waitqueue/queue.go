@@ -3,6 +3,7 @@ package waitqueue
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -232,7 +233,8 @@ func (q *Queue) StartRounds() {
 		return s.until.Before(now) && (q.gates[name] == nil || !q.gates[name].lastEarly.Before(s.until))
 	})
 	maps.DeleteFunc(q.dirty, func(name string, _ devices) bool { return q.gates[name] == nil })
-	for name, g := range q.gates {
+	for _, name := range slices.Sorted(maps.Keys(q.gates)) {
+		g := q.gates[name]
 		g.summary.Since = g.oldestWait()
 		q.registry.SetWaiting(name, g.summary)
 		if due := q.dueDevices(name, g, now); !due.isEmpty() {
@@ -247,7 +249,7 @@ func (q *Queue) StartRounds() {
 func (q *Queue) startRound(g *gateQueue, due devices, now time.Time) {
 	g.lastEarly = now
 	isFull := true
-	for _, l := range g.lines {
+	for _, l := range g.byRank(now) {
 		if !due.concern(l) {
 			isFull = false
 			continue
@@ -258,6 +260,17 @@ func (q *Queue) startRound(g *gateQueue, due devices, now time.Time) {
 	if isFull {
 		g.lastRound = now
 	}
+}
+
+// byRank are the lines in the order of their first workloads, so that the results that decide first are
+// queried first.
+func (g *gateQueue) byRank(now time.Time) []*line {
+	return slices.SortedFunc(maps.Values(g.lines), func(a, b *line) int {
+		if a.first(now).Rank.Before(b.first(now).Rank, a.aging, now) {
+			return -1
+		}
+		return 1
+	})
 }
 
 // dueDevices returns the devices whose lines get a round now.

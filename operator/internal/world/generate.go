@@ -128,9 +128,6 @@ func (g generator) settings() Settings {
 		ScrapeInterval: oneOf(g, 15*time.Second, 15*time.Second, 30*time.Second)}
 	if g.chance(.3) {
 		s.Score = `sum by ($cluster_label) (cluster_resource_model:plimsoll_free_devices:sum)`
-		if g.chance(.3) {
-			s.NumberOfClusters = 2
-		}
 	}
 	return s
 }

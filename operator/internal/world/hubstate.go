@@ -109,7 +109,9 @@ func (w *World) createHub() {
 	}
 	w.create(&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: gateName}})
 	w.ocm.decide()
-	w.create(&v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: sourceName}, Spec: v1alpha1.MetricsSourceSpec{URL: "http://thanos.example:9090", Type: v1alpha1.SourceThanos}})
+	w.create(&v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: sourceName}, Spec: v1alpha1.MetricsSourceSpec{URL: "http://thanos.example:9090", Type: v1alpha1.SourceThanos,
+		// With limits that many queries reach, the order in which goroutines start would matter.
+		Limits: v1alpha1.Limits{MaxConcurrency: 64, QueriesPerSecond: 1000}}})
 	for _, f := range w.kueue.quota.flavors {
 		w.create(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{modelLabel: f.model}}})
 	}

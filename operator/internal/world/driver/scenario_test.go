@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,7 @@ func TestScenarios(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			w := Run(t, labWorld(), Options{Verbose: printLog(), Steps: func(d *Driver) {
 				d.Advance(time.Minute, nil) // the gate and its members come up
-				outcome, err := s.Run(&stage{Driver: d, t: t})
+				outcome, err := s.Run(&stage{Driver: d})
 				if err != nil {
 					t.Error(err)
 				}
@@ -71,7 +72,6 @@ const awaitLimit = 10 * time.Minute
 // stage is the world as a stage for scenarios.
 type stage struct {
 	*Driver
-	t *testing.T
 }
 
 // Log implements scenario.Stage.
@@ -159,7 +159,7 @@ func (s *stage) AwaitFree(cluster string, model scenario.Model, devices int) err
 	}
 	expr := fmt.Sprintf(`sum(cluster_resource_model:plimsoll_free_devices:sum{model=%q%s})`, models[model], matcher)
 	return s.await(fmt.Sprintf("%s to be %d", expr, devices), func() bool {
-		result, err := s.Store.Query(s.t.Context(), expr, s.Loop.Now())
+		result, err := s.Store.Query(context.Background(), expr, s.Loop.Now())
 		return err == nil && len(result.Samples) == 1 && result.Samples[0].Value == float64(devices)
 	})
 }

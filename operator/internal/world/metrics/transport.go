@@ -167,16 +167,23 @@ func (t *Transport) instant(ctx context.Context, form url.Values, r *Response) (
 		}
 		r.Lie(&result)
 	}
+	annotate := func(b []byte) (int, string) {
+		return http.StatusOK, string(appendAnnotations(b, append(slices.Clone(r.Warnings), result.Warnings...), result.Infos))
+	}
+	if len(result.Samples) == 1 && result.Samples[0].Labels == nil {
+		b := appendPoint([]byte(`{"status":"success","data":{"resultType":"scalar","result":`), at.UnixMilli(), result.Samples[0].Value)
+		return annotate(append(b, '}'))
+	}
 	b := []byte(`{"status":"success","data":{"resultType":"vector","result":[`)
 	for i, s := range result.Samples {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendMetric(append(b, `{"metric":`...), s.Labels)
+		b = append(append(b, `{"metric":`...), encode(s.Labels)...)
 		b = appendPoint(append(b, `,"value":`...), at.UnixMilli(), s.Value)
 		b = append(b, '}')
 	}
-	return http.StatusOK, string(appendAnnotations(append(b, "]}"...), append(slices.Clone(r.Warnings), result.Warnings...), result.Infos))
+	return annotate(append(b, "]}"...))
 }
 
 func (t *Transport) rangeOf(ctx context.Context, form url.Values, r *Response) (status int, body string) {
@@ -201,7 +208,7 @@ func (t *Transport) rangeOf(ctx context.Context, form url.Values, r *Response) (
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendMetric(append(b, `{"metric":`...), series.Metric.Map()), `,"values":[`...)
+		b = append(append(append(b, `{"metric":`...), encode(series.Metric.Map())...), `,"values":[`...)
 		for j, p := range series.Floats {
 			if j > 0 {
 				b = append(b, ',')
@@ -244,13 +251,6 @@ func encode[T string | []string | map[string]string](texts T) string {
 		panic(err) // strings always have a JSON form
 	}
 	return string(b)
-}
-
-func appendMetric(b []byte, set map[string]string) []byte {
-	if set == nil { // a scalar
-		return append(b, "{}"...)
-	}
-	return append(b, encode(set)...)
 }
 
 // appendPoint appends a time in seconds and a value in the format of Prometheus.

@@ -1,0 +1,143 @@
+package driver
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/world"
+	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
+)
+
+const h100 = "NVIDIA-H100-80GB-HBM3"
+
+// nodes are a cluster of equal nodes with H100 GPUs.
+func nodes(name string, n int, devices int64) world.Cluster {
+	return world.Cluster{Name: name, Pools: []world.Pool{{Nodes: n, Model: h100, Devices: devices}}}
+}
+
+// TestKnownFailures has a named world for each invariant that the gate is known to break. It fails when the
+// gate no longer breaks it: then the invariant leaves knownFailures, and the world moves to TestNamedWorlds.
+func TestKnownFailures(t *testing.T) {
+	for _, tc := range []struct {
+		invariant world.Invariant
+		spec      world.Spec
+		// text that the problem contains.
+		text string
+	}{
+		{world.NoVainReturn, noPodStarts(), "cluster1 again"},
+		{world.NoVainKill, preemptorFitsNowhere(), "which has not started 10m0s later"},
+		{world.StartsWhereSent, noCPU(), "has not ended"},
+	} {
+		t.Run(tc.spec.Name, func(t *testing.T) {
+			w := Run(t, tc.spec, Options{Verbose: printLog()})
+			isBroken := slices.ContainsFunc(w.Problems, func(p world.Problem) bool { return p.Invariant == tc.invariant && strings.Contains(p.Text, tc.text) })
+			if !isBroken {
+				t.Errorf("%s holds now, problems are %v", tc.invariant, w.Problems)
+			}
+			for _, p := range unknownProblems(w) {
+				t.Error(p)
+			}
+		})
+	}
+}
+
+// noPodStarts has a cluster whose scheduler is dead. Its devices stay free, so that each job that Kueue takes
+// away from there after the timeout goes there again.
+func noPodStarts() world.Spec {
+	s := world.Spec{Name: "no pod starts", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 4, 8), nodes("cluster2", 1, 8)},
+		Faults: []world.Fault{{Kind: world.SchedulerDead, Cluster: "cluster1"}}, Settings: world.Settings{Length: time.Hour}}
+	s.Clusters[0].PodsReadyTimeout = 3 * time.Minute
+	for i := range 8 {
+		s.Jobs = append(s.Jobs, world.Job{Name: "job" + string(rune('a'+i)), At: time.Minute + time.Duration(i)*time.Second, Devices: 1, Duration: time.Minute})
+	}
+	return s
+}
+
+// preemptorFitsNowhere has a job of high priority that no node is large enough for. Kueue on the hub preempts
+// running jobs for its quota before the gate decides.
+func preemptorFitsNowhere() world.Spec {
+	s := world.Spec{Name: "a preemptor fits nowhere", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 4, 4), nodes("cluster2", 4, 4)},
+		Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 16}, WithinQueue: "LowerPriority"}}, Settings: world.Settings{Length: time.Hour}}
+	for i := range 4 {
+		s.Jobs = append(s.Jobs, world.Job{Name: "low" + string(rune('a'+i)), At: time.Minute, Devices: 4, Duration: 20 * time.Minute})
+	}
+	s.Jobs = append(s.Jobs, world.Job{Name: "high", At: 5 * time.Minute, Devices: 8, Priority: 10, Duration: time.Minute})
+	return s
+}
+
+// noCPU has a cluster with free devices on nodes without free CPU.
+func noCPU() world.Spec {
+	s := world.Spec{Name: "no CPU beside the free devices", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 1, 8)}, Settings: world.Settings{Length: time.Hour}}
+	s.Clusters[0].Pools[0].CPU = 4000
+	for i := range 6 {
+		s.Jobs = append(s.Jobs, world.Job{Name: "job" + string(rune('a'+i)), At: time.Minute + time.Duration(i)*time.Second, Devices: 1, CPU: 4000, Duration: 10 * time.Minute})
+	}
+	return s
+}
+
+// TestNamedWorlds are worlds in which a fault was found, and others that random worlds seldom meet.
+func TestNamedWorlds(t *testing.T) {
+	worlds := []world.Spec{
+		{Name: "a worker is away for longer than MultiKueue waits", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)},
+			Jobs:   []world.Job{{Name: "a", At: time.Minute, Devices: 8, Duration: 30 * time.Minute}, {Name: "b", At: time.Minute, Devices: 8, Duration: 30 * time.Minute}},
+			Faults: []world.Fault{{Kind: world.Unreachable, Cluster: "cluster1", At: 5 * time.Minute, Lasts: 20 * time.Minute}}},
+		{Name: "the operator restarts while a burst is on its way", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)},
+			Jobs: burst(16, 2), Faults: []world.Fault{{Kind: world.OperatorDown, At: 62 * time.Second, Lasts: 5 * time.Second}, {Kind: world.OperatorDown, At: 70 * time.Second, Lasts: time.Second}}},
+		{Name: "a large job waits behind small ones", Clusters: []world.Cluster{nodes("cluster1", 2, 8)}, Jobs: append(stream(60, 1), world.Job{Name: "large", At: 5 * time.Minute, Devices: 8, Duration: time.Minute})},
+		{Name: "every write is doubtful", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)}, Jobs: burst(20, 2),
+			Faults: []world.Fault{{Kind: world.WritesFail, Amount: 400, At: time.Second, Lasts: 5 * time.Minute}}},
+		{Name: "no metrics for ten minutes", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)}, Jobs: stream(30, 2),
+			Faults: []world.Fault{{Kind: world.PrometheusDown, At: 3 * time.Minute, Lasts: 10 * time.Minute}}},
+	}
+	for i := range worlds {
+		t.Run(worlds[i].Name, func(t *testing.T) {
+			worlds[i].Seed = 1
+			worlds[i].Settings.Length = 2 * time.Hour
+			worlds[i].Settings.Gate.Hold.AfterSeconds = 120
+			w := Run(t, worlds[i], Options{Verbose: printLog()})
+			for _, p := range w.Problems {
+				t.Error(p)
+			}
+		})
+	}
+}
+
+// burst are jobs that arrive at once.
+func burst(n int, devices int64) []world.Job {
+	var jobs []world.Job
+	for i := range n {
+		jobs = append(jobs, world.Job{Name: "burst" + string(rune('a'+i)), At: time.Minute, Devices: devices, Duration: 2 * time.Minute})
+	}
+	return jobs
+}
+
+// stream are jobs that arrive every 15 s.
+func stream(n int, devices int64) []world.Job {
+	var jobs []world.Job
+	for i := range n {
+		jobs = append(jobs, world.Job{Name: "stream" + string(rune('a'+i%26)) + string(rune('a'+i/26)), At: time.Minute + time.Duration(i)*15*time.Second, Devices: devices, Duration: 3 * time.Minute})
+	}
+	return jobs
+}
+
+// TestRulesAndClosedFormTakeTheSameCourse runs worlds with the shipped rules in Prometheus's engine.
+func TestRulesAndClosedFormTakeTheSameCourse(t *testing.T) {
+	rules, err := metrics.LoadRules(filepath.Join("..", "..", "..", "..", "rules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := world.Random(1)
+	spec.Jobs, spec.Faults = spec.Jobs[:12], nil
+	closed := Run(t, spec, Options{})
+	spec.Settings.Rules = true
+	engine := Run(t, spec, Options{Rules: rules})
+	want, got := strings.Split(closed.Log(), "\n"), strings.Split(engine.Log(), "\n")
+	for i := range min(len(want), len(got)) {
+		if want[i] != got[i] {
+			t.Fatalf("line %d is\n%s\nwith the rules, and\n%s\nwithout", i, got[i], want[i])
+		}
+	}
+}
