@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"sync"
@@ -59,6 +60,8 @@ type Config struct {
 type Client struct {
 	cfg   Config
 	turns turns
+	// jitter spreads the retries of several clients over a duration.
+	jitter func(time.Duration) time.Duration
 
 	mu      sync.Mutex
 	http    *http.Client         // for cfg.HTTP
@@ -81,7 +84,10 @@ type Health struct {
 // New returns a client. It sends no request. An error means that the configuration is
 // invalid.
 func New(cfg Config) (*Client, error) {
-	c := &Client{cfg: cfg, turns: newTurns(), cluster: map[string]*endpoint{}, partial: map[partialKey]partialResult{}}
+	c := &Client{cfg: cfg, turns: newTurns(), jitter: rand.N[time.Duration], cluster: map[string]*endpoint{}, partial: map[partialKey]partialResult{}}
+	if cfg.Transport != nil { // a simulation repeats exactly
+		c.jitter = func(d time.Duration) time.Duration { return d / 2 }
+	}
 	base := cfg.URL
 	if cfg.URLTemplate != "" {
 		var err error

@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -91,7 +90,7 @@ func retry[T any](ctx context.Context, c *Client, attempt func() (T, time.Durati
 		if n == maxAttempts || !failure.isTransient() {
 			return none, failure
 		}
-		wait := max(retryAfter, delay/2+rand.N(delay))
+		wait := max(retryAfter, delay/2+c.jitter(delay))
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 			return none, failure
 		}

@@ -42,7 +42,7 @@ const (
 	// while another cluster fits.
 	NoVainReturn Invariant = "NoVainReturn"
 	// FewWrites: the operator writes each Workload at most maxWrites times, maxWritesPerAttempt for each
-	// further attempt, and once more for each half minute.
+	// further attempt, and once more for each 15 s.
 	FewWrites Invariant = "FewWrites"
 	// Drains: after the last job, nothing of it is left in the operator.
 	Drains Invariant = "Drains"
@@ -139,6 +139,9 @@ func (w *World) checkStart(r *Run, holds map[string]string) {
 	}
 	if other := kueuestate.FindCheck(wl, "other"); other != nil && other.State != kueue.CheckStateReady {
 		return
+	}
+	if r.MinPods > 0 {
+		return // the number of pods that start depends on the worker's quota
 	}
 	where := ""
 	for _, c := range w.clusters {
@@ -380,7 +383,7 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) {
 	}
 	if strings.HasPrefix(e.Manager, "plimsoll") || e.Manager == dispatchManager {
 		r.writes++
-		waited := int(w.loop.Now().Sub(r.Submitted) / (30 * time.Second)) // the message of a waiting job may change
+		waited := int(w.loop.Now().Sub(r.Submitted) / (15 * time.Second)) // the message of a waiting job may change
 		if limit := maxWrites + maxWritesPerAttempt*max(0, r.attempts-1) + waited; r.writes > limit && w.faults.writesFail == 0 {
 			w.broken(FewWrites, r.Name, "%s was written %d times in %d attempts", r.Name, r.writes, r.attempts)
 		}

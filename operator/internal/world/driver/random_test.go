@@ -21,6 +21,7 @@ var (
 	verbose = flag.Bool("log", false, "print what happens in the worlds")
 	shrink  = flag.Int("shrink", 0, "number of runs in which a failing world may be made smaller")
 	logs    = flag.String("logs", "", "folder for the logs of failing worlds")
+	workers = flag.Int("workers", 1, "workloads that the operator reconciles at a time; a world repeats exactly with 1")
 	each    = flag.Bool("each", false, "print a line for each world")
 )
 
@@ -47,7 +48,7 @@ func TestRandomWorlds(t *testing.T) {
 }
 
 func runRandom(t *testing.T, spec world.Spec, stats *statistics) {
-	o := Options{}
+	o := Options{Workers: *workers}
 	if *verbose {
 		o.Verbose = func(line string) { fmt.Println(line) }
 	}

@@ -293,7 +293,7 @@ func (c *clusterState) addNode(e *export, t *sums, node string, x *exporterData,
 	e.add("node_resource_model:plimsoll_free_devices:placeable", free, "node", node, "resource", x.resource, "model", x.model)
 	e.add("node_resource_model:plimsoll_devices:placeable", x.allocatable*placeable, "node", node, "resource", x.resource, "model", x.model)
 	t.hasFree = true
-	t.free, t.largest, t.usable = t.free+free, max(t.largest, free), t.usable+(x.allocatable)*placeable
+	t.free, t.largest, t.usable = t.free+free, max(t.largest, free), t.usable+(x.allocatable-x.unhealthy)*placeable
 	for i := range t.fits {
 		t.fits[i] += math.Floor(free / float64(int(1)<<i))
 	}
