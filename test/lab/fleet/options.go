@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"plimsoll.dev/plimsoll/test/story"
 )
 
 // OperatorDispatcher is MultiKueue's dispatcherName if the operator dispatches.
@@ -116,27 +118,22 @@ func (n Node) resource() corev1.ResourceName {
 	return n.Model.resource()
 }
 
-// DefaultWorkers returns three clusters of four nodes. cluster2 has the most H100s,
-// but no node with eight: a job with 8 GPUs per pod does not fit there.
+// Models are the device models by the names of stories.
+var Models = map[story.Model]GPUModel{story.H100: H100, story.A100: A100, story.L4: L4}
+
+// DefaultWorkers returns the clusters of story.Fleet.
 func DefaultWorkers() []Worker {
-	return []Worker{
-		newWorker("cluster1", nodeShape{H100, 8}, nodeShape{H100, 8}, nodeShape{A100, 8}, nodeShape{L4, 4}),
-		newWorker("cluster2", nodeShape{H100, 4}, nodeShape{H100, 4}, nodeShape{H100, 6}, nodeShape{H100, 6}),
-		newWorker("cluster3", nodeShape{H100, 8}, nodeShape{A100, 8}, nodeShape{A100, 8}, nodeShape{L4, 8}),
+	var list []Worker
+	for _, c := range story.Fleet {
+		w := Worker{Name: c.Name}
+		for _, shape := range c.Nodes {
+			for range shape.Nodes {
+				w.Nodes = append(w.Nodes, Node{Name: fmt.Sprintf("%s-gpu%d", c.Name, len(w.Nodes)), Model: Models[shape.Model], GPUs: shape.Devices})
+			}
+		}
+		list = append(list, w)
 	}
-}
-
-type nodeShape struct {
-	model GPUModel
-	gpus  int
-}
-
-func newWorker(name string, shapes ...nodeShape) Worker {
-	w := Worker{Name: name}
-	for i, s := range shapes {
-		w.Nodes = append(w.Nodes, Node{Name: fmt.Sprintf("%s-gpu%d", name, i), Model: s.model, GPUs: s.gpus})
-	}
-	return w
+	return list
 }
 
 func (o *Options) setDefaults() error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
+	"plimsoll.dev/plimsoll/test/story"
 )
 
 // Scenario is a story on a fleet with the samples, the operator and all exporters.
@@ -25,16 +26,9 @@ type Scenario struct {
 // many times as long on a busy one.
 const limit = 6 * time.Minute
 
-// All lists the scenarios.
-var All = []Scenario{
-	{"burst", "12 small jobs at once fill several clusters, each job runs once", burst},
-	{"whole-nodes", "jobs go only where a whole node is free, and the others wait and say why", wholeNodes},
-	{"gpu-lost", "a node with a lost GPU gets no job for the whole node, until the GPU is back", gpuLost},
-	{"exporters-gone", "a cluster without fresh metrics gets no jobs and keeps those that it has", exportersGone},
-	{"worker-unreachable", "a cluster that Kueue can't reach gets no jobs and keeps those that it has", workerUnreachable},
-	{"big-job", "a big job waits behind small ones and starts when they end", bigJob},
-	{"preemption", "a job of high priority takes quota on the hub from one of low priority, which then waits", preemption},
-	{"operator-gone", "while the operator is gone, jobs run on and new ones wait; they start when it is back", operatorGone},
+// All lists the scenarios: those that also run in virtual time, and those that only real components can
+// show.
+var All = append(stories(), []Scenario{
 	{"nvlink", "a job that needs NVLink goes only where a group of connected GPUs is large enough, or waits", nvlink},
 	{"quota", "the quota of a Cohort follows the GPUs of a node that are lost and come back", quota},
 	{"prerequisite", "a job goes only where its Secret is, and waits while no cluster has it", prerequisite},
@@ -46,6 +40,14 @@ var All = []Scenario{
 	{"trial", "copies of an unknown job run on two models, then the job starts on the faster one", trial},
 	{"idle", "a job with idle GPUs returns to its queue while another one waits for them", idle},
 	{"rebalance", "a small job moves to another cluster, so that a large one gets the whole node", rebalance},
+}...)
+
+func stories() []Scenario {
+	var list []Scenario
+	for _, s := range story.All {
+		list = append(list, fromStory(s))
+	}
+	return list
 }
 
 // Find returns the scenario of that name.
@@ -63,7 +65,7 @@ func Find(name string) (Scenario, error) {
 // Run runs a scenario and returns a sentence about the outcome. log receives its events.
 // At the end the fleet is as it was before, also if the scenario fails.
 func (s Scenario) Run(ctx context.Context, f *fleet.Fleet, log func(format string, args ...any)) (string, error) {
-	st := &stage{fleet: f, log: log}
+	st := &stage{fleet: f, log: log, kubeconfigs: map[string]string{}}
 	runCtx, cancel := context.WithTimeout(ctx, limit)
 	outcome, err := s.run(runCtx, st)
 	cancel()
@@ -75,6 +77,8 @@ type stage struct {
 	fleet *fleet.Fleet
 	log   func(format string, args ...any)
 	undo  []func(context.Context) error
+	// kubeconfigs of the clusters whose connection was ended.
+	kubeconfigs map[string]string
 }
 
 // onEnd registers a function that restores a part of the fleet.

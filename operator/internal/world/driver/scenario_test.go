@@ -3,19 +3,17 @@ package driver
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/world"
-	"plimsoll.dev/plimsoll/test/scenario"
+	"plimsoll.dev/plimsoll/test/story"
 )
 
 // TestScenarios runs the scenarios of the lab in the world.
 func TestScenarios(t *testing.T) {
-	for _, s := range scenario.All {
+	for _, s := range story.All {
 		t.Run(s.Name, func(t *testing.T) {
 			w := Run(t, labWorld(), Options{Verbose: printLog(), Steps: func(d *Driver) {
 				d.Advance(time.Minute, nil) // the gate and its members come up
@@ -43,7 +41,7 @@ func printLog() func(string) {
 }
 
 // models are the device models by the names of scenarios.
-var models = map[scenario.Model]string{scenario.H100: "NVIDIA-H100-80GB-HBM3", scenario.A100: "NVIDIA-A100-SXM4-80GB", scenario.L4: "NVIDIA-L4"}
+var models = map[story.Model]string{story.H100: "NVIDIA-H100-80GB-HBM3", story.A100: "NVIDIA-A100-SXM4-80GB", story.L4: "NVIDIA-L4"}
 
 // labWorld is the fleet of the lab, with its queues of 256 devices.
 func labWorld() world.Spec {
@@ -52,14 +50,14 @@ func labWorld() world.Spec {
 	for _, model := range models {
 		plenty[model] = 256
 	}
-	for _, name := range slices.Sorted(maps.Keys(scenario.Fleet)) {
-		c := world.Cluster{Name: name, Quotas: map[string]map[string]int64{"gpu": plenty, "preempting": plenty}}
-		for _, n := range scenario.Fleet[name] {
+	for _, from := range story.Fleet {
+		c := world.Cluster{Name: from.Name, Quotas: map[string]map[string]int64{"gpu": plenty, "preempting": plenty}}
+		for _, n := range from.Nodes {
 			c.Pools = append(c.Pools, world.Pool{Nodes: n.Nodes, Model: models[n.Model], Devices: int64(n.Devices)})
 		}
 		s.Clusters = append(s.Clusters, c)
 	}
-	s.Queues = []world.Queue{{Name: "gpu", Nominal: plenty}, {Name: "preempting", Nominal: map[string]int64{models[scenario.H100]: 8}, WithinQueue: "LowerPriority"}}
+	s.Queues = []world.Queue{{Name: "gpu", Nominal: plenty}, {Name: "preempting", Nominal: map[string]int64{models[story.H100]: 8}, WithinQueue: "LowerPriority"}}
 	return s
 }
 
@@ -74,11 +72,11 @@ type stage struct {
 	*Driver
 }
 
-// Log implements scenario.Stage.
+// Log implements story.Stage.
 func (s *stage) Log(format string, args ...any) { s.Note(format, args...) }
 
-// Submit implements scenario.Stage.
-func (s *stage) Submit(j scenario.Job) error {
+// Submit implements story.Stage.
+func (s *stage) Submit(j story.Job) error {
 	priority := int32(0)
 	if j.High {
 		priority = 100
@@ -106,13 +104,13 @@ func (s *stage) awaitState(job, what string, holds func(world.State) bool) error
 	return nil
 }
 
-// Delete implements scenario.Stage.
+// Delete implements story.Stage.
 func (s *stage) Delete(job string) error {
 	s.DeleteJob(job)
 	return s.awaitState(job, "to be gone", func(st world.State) bool { return !st.Exists && len(st.Copies) == 0 })
 }
 
-// AwaitRunning implements scenario.Stage.
+// AwaitRunning implements story.Stage.
 func (s *stage) AwaitRunning(job string) (cluster string, err error) {
 	err = s.awaitState(job, "to run", func(st world.State) bool {
 		cluster = st.Cluster
@@ -121,29 +119,29 @@ func (s *stage) AwaitRunning(job string) (cluster string, err error) {
 	return cluster, err
 }
 
-// AwaitWaiting implements scenario.Stage.
+// AwaitWaiting implements story.Stage.
 func (s *stage) AwaitWaiting(job, message string) error {
 	return s.awaitState(job, fmt.Sprintf("to wait with %q", message), func(st world.State) bool {
 		return st.CheckState == "Pending" && strings.Contains(st.CheckMessage, message) && len(st.Copies) == 0
 	})
 }
 
-// AwaitQuota implements scenario.Stage.
+// AwaitQuota implements story.Stage.
 func (s *stage) AwaitQuota(job string) error {
 	return s.awaitState(job, "to hold quota", func(st world.State) bool { return st.HoldsQuota && st.CheckState == "Pending" })
 }
 
-// AwaitFinished implements scenario.Stage.
+// AwaitFinished implements story.Stage.
 func (s *stage) AwaitFinished(job string) error {
 	return s.awaitState(job, "to finish", func(st world.State) bool { return st.Finished && len(st.Copies) == 0 })
 }
 
-// AwaitNowhere implements scenario.Stage.
+// AwaitNowhere implements story.Stage.
 func (s *stage) AwaitNowhere(job string) error {
 	return s.awaitState(job, "to have no copy", func(st world.State) bool { return st.Cluster == "" && len(st.Copies) == 0 })
 }
 
-// RunsOn implements scenario.Stage.
+// RunsOn implements story.Stage.
 func (s *stage) RunsOn(job string) (string, error) {
 	if st := s.StateOf(job); len(st.Running) == 1 && len(st.Copies) == 1 {
 		return st.Running[0], nil
@@ -151,8 +149,8 @@ func (s *stage) RunsOn(job string) (string, error) {
 	return "", nil
 }
 
-// AwaitFree implements scenario.Stage.
-func (s *stage) AwaitFree(cluster string, model scenario.Model, devices int) error {
+// AwaitFree implements story.Stage.
+func (s *stage) AwaitFree(cluster string, model story.Model, devices int) error {
 	matcher := ""
 	if cluster != "" {
 		matcher = fmt.Sprintf(`,cluster=%q`, cluster)
@@ -164,8 +162,8 @@ func (s *stage) AwaitFree(cluster string, model scenario.Model, devices int) err
 	})
 }
 
-// SetDeviceLost implements scenario.Stage.
-func (s *stage) SetDeviceLost(cluster string, model scenario.Model, lost bool) error {
+// SetDeviceLost implements story.Stage.
+func (s *stage) SetDeviceLost(cluster string, model story.Model, lost bool) error {
 	unusable := int64(0)
 	if lost {
 		unusable = 1
@@ -174,7 +172,7 @@ func (s *stage) SetDeviceLost(cluster string, model scenario.Model, lost bool) e
 	return nil
 }
 
-// SetMetrics implements scenario.Stage.
+// SetMetrics implements story.Stage.
 func (s *stage) SetMetrics(cluster string, on bool) error {
 	if on {
 		s.End(world.MetricsLost, cluster)
@@ -184,7 +182,7 @@ func (s *stage) SetMetrics(cluster string, on bool) error {
 	return s.await("the samples of "+cluster+" to be old", func() bool { return s.IsStale(cluster) })
 }
 
-// SetConnected implements scenario.Stage.
+// SetConnected implements story.Stage.
 func (s *stage) SetConnected(cluster string, connected bool) error {
 	if connected {
 		s.End(world.Unreachable, cluster)
@@ -194,7 +192,7 @@ func (s *stage) SetConnected(cluster string, connected bool) error {
 	return s.await("the connection to "+cluster, func() bool { return s.Connected(cluster) == connected })
 }
 
-// SetOperator implements scenario.Stage.
+// SetOperator implements story.Stage.
 func (s *stage) SetOperator(on bool) error {
 	if on {
 		s.process.Start()
@@ -204,7 +202,7 @@ func (s *stage) SetOperator(on bool) error {
 	return nil
 }
 
-// CreateQueue implements scenario.Stage. The world has the queue from its start.
+// CreateQueue implements story.Stage. The world has the queue from its start.
 func (*stage) CreateQueue(name string, devices int) error {
 	if name != "preempting" || devices != 8 {
 		return fmt.Errorf("the world has no queue %s with %d devices", name, devices)

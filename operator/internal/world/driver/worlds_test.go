@@ -71,7 +71,7 @@ func preemptorFitsNowhere() world.Spec {
 // noCPU has a cluster with free devices on nodes without free CPU.
 func noCPU() world.Spec {
 	s := world.Spec{Name: "no CPU beside the free devices", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 1, 8)}, Settings: world.Settings{Length: time.Hour}}
-	s.Clusters[0].Pools[0].CPU = 4000
+	s.Clusters[0].Pools[0].CPU = 2000
 	for i := range 6 {
 		s.Jobs = append(s.Jobs, world.Job{Name: "job" + string(rune('a'+i)), At: time.Minute + time.Duration(i)*time.Second, Devices: 1, CPU: 4000, Duration: 10 * time.Minute})
 	}

@@ -262,9 +262,7 @@ func (c *clusterState) evaluateNodes(e *export) {
 		if !hasKube || n == nil {
 			continue
 		}
-		if expected[node] {
-			known++
-		}
+		known++
 		c.addNode(e, t, node, &x, number(n.isPlaceable))
 	}
 	exportSums(e, totals)

@@ -66,7 +66,7 @@ func newMemoized(t *table, expr string) *memoized {
 
 // isValid reports whether the last result is also that at another time:
 //
-//  1. The time is not before that of the last result or of the newest samples.
+//  1. The time is not before that of the last result.
 //  2. No sample changed a value, or began or ended a series.
 //  3. No series left the lookback for lack of new samples.
 func (r *memoized) isValid(at int64) bool {
@@ -74,7 +74,7 @@ func (r *memoized) isValid(at int64) bool {
 		return false
 	}
 	for i, metric := range r.metrics {
-		if metric.version != r.versions[i] || at < metric.newest {
+		if metric.version != r.versions[i] {
 			return false
 		}
 	}

@@ -138,7 +138,7 @@ func (h *history) addNode(c *randomCluster) {
 	c.added++
 	n := metrics.Node{
 		Name: fmt.Sprintf("n%d", c.added), Ready: true, CPU: int64(1000 * (1 + h.IntN(64))), Memory: int64(1024 * (1 + h.IntN(512))),
-		Resource: pick(h, gpu, gpu, gpu, tpu, "nvidia.com/mig-1g.10gb", "amd.com/gpu", ""), Labels: map[string]string{"topology.kubernetes.io/zone": "a"},
+		Resource: pick(h, gpu, gpu, gpu, tpu, "nvidia.com/mig-1g.10gb", "amd.com/gpu", "example.com/fpga", ""), Labels: map[string]string{"topology.kubernetes.io/zone": "a"},
 	}
 	if n.Resource != "" {
 		n.Devices = int64(pick(h, 1, 4, 8, 8, 8))
@@ -205,7 +205,7 @@ func (h *history) change(c *randomCluster) {
 	case event == 13:
 		n.Unhealthy = int64(h.IntN(int(n.Devices) + 1))
 	case event == 14:
-		n.CollectedAt = pick(h, time.Time{}, time.Time{}, h.now, h.now.Add(-59*time.Second), h.now.Add(-time.Hour), h.now.Add(70*time.Second), h.now.Add(-25*time.Hour))
+		n.CollectedAt = pick(h, time.Time{}, time.Time{}, h.now, h.now.Add(-59*time.Second), h.now.Add(-time.Hour), h.now.Add(70*time.Second), h.now.Add(-25*time.Hour), h.now.Add(30*time.Second-24*time.Hour))
 	case event == 15:
 		n.OwnersUnreachable, n.NoOwners = h.oneIn(3), h.oneIn(3)
 	case event == 16 && n.Resource != "":

@@ -1,22 +1,22 @@
-// Package scenario has short stories that each show one property of placement. A scenario is written
+// Package story has short stories that each show one property of placement. A scenario is written
 // once, in terms of a Stage, and runs on two of them: the model in virtual time, where it takes
 // milliseconds, and the lab with real Kueue, OCM and Prometheus. A difference between the two is a fault
 // of the model, or of a belief about Kueue.
-package scenario
+package story
 
 import (
 	"fmt"
 	"time"
 )
 
-// Scenario is a story on the fleet of the lab: see Fleet.
-type Scenario struct {
+// Story is a scenario on the fleet of the lab: see Fleet.
+type Story struct {
 	Name string
 	// Short is a sentence about what the scenario shows.
 	Short string
-	// Story runs the scenario and returns a sentence about the outcome. It ends early if a statement does
+	// Play runs the scenario and returns a sentence about the outcome. It ends early if a statement does
 	// not hold.
-	Story func(*Script) string
+	Play func(*Script) string
 }
 
 // Job is a job of equal pods in the namespace team-a.
@@ -47,11 +47,17 @@ type Nodes struct {
 	Devices int // of each node
 }
 
-// Fleet is the fleet on which scenarios run: the nodes of the clusters by their names.
-var Fleet = map[string][]Nodes{
-	"cluster1": {{2, H100, 8}, {1, A100, 8}, {1, L4, 4}},
-	"cluster2": {{2, H100, 4}, {2, H100, 6}},
-	"cluster3": {{1, H100, 8}, {2, A100, 8}, {1, L4, 8}},
+// Cluster is a cluster of the fleet.
+type Cluster struct {
+	Name  string
+	Nodes []Nodes
+}
+
+// Fleet is the fleet on which stories play. cluster2 has the most H100s, but no node with eight of them.
+var Fleet = []Cluster{
+	{"cluster1", []Nodes{{2, H100, 8}, {1, A100, 8}, {1, L4, 4}}},
+	{"cluster2", []Nodes{{2, H100, 4}, {2, H100, 6}}},
+	{"cluster3", []Nodes{{1, H100, 8}, {2, A100, 8}, {1, L4, 8}}},
 }
 
 // Stage is a fleet on which scenarios run. Await methods return an error if the state does not come in
@@ -91,7 +97,7 @@ type Stage interface {
 type failure struct{ err error }
 
 // Run plays a scenario on a stage and returns a sentence about the outcome.
-func (s Scenario) Run(stage Stage) (outcome string, err error) {
+func (s Story) Run(stage Stage) (outcome string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			f, ok := cause.(failure)
@@ -101,17 +107,17 @@ func (s Scenario) Run(stage Stage) (outcome string, err error) {
 			err = f.err
 		}
 	}()
-	return s.Story(&Script{stage}), nil
+	return s.Play(&Script{stage}), nil
 }
 
 // Find returns the scenario of a name.
-func Find(name string) (Scenario, bool) {
+func Find(name string) (Story, bool) {
 	for _, s := range All {
 		if s.Name == name {
 			return s, true
 		}
 	}
-	return Scenario{}, false
+	return Story{}, false
 }
 
 // Script is a stage for stories: a method that fails ends the story.

@@ -1,4 +1,4 @@
-package scenario
+package story
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 )
 
 // All lists the scenarios that run on both stages.
-var All = []Scenario{
+var All = []Story{
 	{"burst", "12 small jobs at once fill several clusters, each job runs once", burst},
 	{"whole-nodes", "jobs go only where a whole node is free, and the others wait and say why", wholeNodes},
 	{"gpu-lost", "a node with a lost GPU gets no job for the whole node, until the GPU is back", gpuLost},

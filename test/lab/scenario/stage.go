@@ -1,0 +1,178 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+	"plimsoll.dev/plimsoll/test/story"
+)
+
+// fromStory is the scenario of a story, on the lab.
+func fromStory(s story.Story) Scenario {
+	return Scenario{s.Name, s.Short, func(ctx context.Context, st *stage) (string, error) {
+		return s.Run(&labStage{ctx, st})
+	}}
+}
+
+// labStage is the lab as a stage for stories.
+type labStage struct {
+	ctx context.Context
+	*stage
+}
+
+var _ story.Stage = (*labStage)(nil)
+
+// Log implements story.Stage.
+func (l *labStage) Log(format string, args ...any) { l.log(format, args...) }
+
+// Submit implements story.Stage.
+func (l *labStage) Submit(j story.Job) error {
+	job := fleet.Job{Name: j.Name, Model: fleet.Models[j.Model], GPUs: j.Devices, Pods: j.Pods, Duration: j.Duration, Queue: j.Queue}
+	switch {
+	case j.High:
+		job.Priority = "high"
+	case j.Queue != "":
+		job.Priority = "low"
+	}
+	return l.submit(l.ctx, job)
+}
+
+// Delete implements story.Stage.
+func (l *labStage) Delete(job string) error { return l.deleteJob(l.ctx, job) }
+
+// AwaitRunning implements story.Stage.
+func (l *labStage) AwaitRunning(job string) (string, error) { return l.awaitRunning(l.ctx, job) }
+
+// AwaitWaiting implements story.Stage.
+func (l *labStage) AwaitWaiting(job, message string) error {
+	return l.awaitWaiting(l.ctx, job, message)
+}
+
+// AwaitQuota implements story.Stage.
+func (l *labStage) AwaitQuota(job string) error {
+	return l.awaitView(l.ctx, job, "to hold quota and wait for the gate", func(v fleet.JobView) bool { return v.CheckState == "Pending" })
+}
+
+// AwaitFinished implements story.Stage.
+func (l *labStage) AwaitFinished(job string) error {
+	return l.awaitView(l.ctx, job, "to finish", func(v fleet.JobView) bool { return v.Finished && len(v.Copies) == 0 })
+}
+
+// AwaitNowhere implements story.Stage.
+func (l *labStage) AwaitNowhere(job string) error {
+	return l.awaitView(l.ctx, job, "to have no copy", func(v fleet.JobView) bool { return v.Cluster == "" && len(v.Copies) == 0 })
+}
+
+// RunsOn implements story.Stage.
+func (l *labStage) RunsOn(job string) (string, error) {
+	v, err := l.fleet.View(l.ctx, job)
+	if err != nil || len(v.Running) != 1 || len(v.Copies) != 1 {
+		return "", err
+	}
+	return v.Running[0], nil
+}
+
+// AwaitFree implements story.Stage.
+func (l *labStage) AwaitFree(cluster string, model story.Model, devices int) error {
+	if cluster == "" {
+		cluster = ".+"
+	}
+	return l.awaitFree(l.ctx, cluster, fleet.Models[model], float64(devices))
+}
+
+// SetDeviceLost implements story.Stage.
+func (l *labStage) SetDeviceLost(cluster string, model story.Model, lost bool) error {
+	node := ""
+	for _, w := range fleet.DefaultWorkers() {
+		for _, n := range w.Nodes {
+			if w.Name == cluster && n.Model == fleet.Models[model] && node == "" {
+				node = n.Name
+			}
+		}
+	}
+	if node == "" {
+		return fmt.Errorf("%s has no node with %s", cluster, model)
+	}
+	if !lost {
+		return l.fleet.SetDevice(node, 0, fleet.DeviceOK)
+	}
+	l.onEnd(func(context.Context) error { return l.fleet.SetDevice(node, 0, fleet.DeviceOK) })
+	return l.fleet.SetDevice(node, 0, fleet.DeviceLost)
+}
+
+// SetMetrics implements story.Stage.
+func (l *labStage) SetMetrics(cluster string, on bool) error {
+	start := func(ctx context.Context) error {
+		if err := l.fleet.StartExporters(ctx, cluster); err != nil {
+			return err
+		}
+		return l.awaitTotal(ctx, cluster, "restored", func(total int32) bool { return total >= 0 })
+	}
+	if on {
+		return start(l.ctx)
+	}
+	l.onEnd(start)
+	// The default hold of 300 s would take most of the scenario's time.
+	l.onEnd(func(ctx context.Context) error { return l.fleet.SetHold(ctx, nil) })
+	if err := l.fleet.SetHold(l.ctx, new(int32(90))); err != nil {
+		return err
+	}
+	if err := l.fleet.KillExporters(cluster); err != nil {
+		return err
+	}
+	return l.awaitTotal(l.ctx, cluster, "-100", func(total int32) bool { return total == -100 })
+}
+
+// SetConnected implements story.Stage: it replaces the kubeconfig that Kueue has of the worker.
+func (l *labStage) SetConnected(cluster string, connected bool) error {
+	secret := []string{"secret/" + cluster + "-kubeconfig", "-n", "kueue-system"}
+	set := func(ctx context.Context, kubeconfig, active string) error {
+		patch := `{"data":{"kubeconfig":"` + kubeconfig + `"}}`
+		if _, err := l.fleet.Hub.Kubectl(ctx, "", append([]string{"patch", "--type=merge", "-p", patch}, secret...)...); err != nil {
+			return err
+		}
+		_, err := l.fleet.Hub.Kubectl(ctx, "", "wait", "--for=condition=Active="+active, "--timeout=60s", "multikueuecluster/"+cluster)
+		return err
+	}
+	if connected {
+		good, wasEnded := l.kubeconfigs[cluster]
+		if !wasEnded {
+			return errors.New("the connection to " + cluster + " was not ended")
+		}
+		return set(l.ctx, good, "True")
+	}
+	good, err := l.fleet.Hub.Kubectl(l.ctx, "", append([]string{"get", "-o", "jsonpath={.data.kubeconfig}"}, secret...)...)
+	if err != nil {
+		return err
+	}
+	l.kubeconfigs[cluster] = good
+	l.onEnd(func(ctx context.Context) error { return set(ctx, good, "True") })
+	return set(l.ctx, "bm9uZQ==", "False")
+}
+
+// SetOperator implements story.Stage.
+func (l *labStage) SetOperator(on bool) error {
+	restart := func(ctx context.Context) error {
+		if _, running := l.fleet.Programs().Pids()[fleet.Operator]; running {
+			return nil
+		}
+		return l.fleet.Programs().Restart(ctx, fleet.Operator)
+	}
+	if on {
+		return restart(l.ctx)
+	}
+	l.onEnd(restart)
+	return l.fleet.Programs().End(fleet.Operator, syscall.SIGKILL)
+}
+
+// CreateQueue implements story.Stage.
+func (l *labStage) CreateQueue(name string, devices int) error {
+	l.onEnd(l.fleet.DeletePriorities)
+	if err := l.fleet.CreatePriorities(l.ctx); err != nil {
+		return err
+	}
+	return l.createQueue(l.ctx, fleet.GPUQueue{Name: name, Hub: devices, Worker: 256, Preempt: true})
+}
