@@ -8,6 +8,7 @@ GO            ?= go
 CONTROLLERGEN := $(GO) tool -modfile=.tools/controller-gen.mod controller-gen
 GOLANGCI      := $(GO) tool -modfile=.tools/golangci-lint.mod golangci-lint
 LAB           := $(GO) run ./test/lab
+SELECT        := $(GO) run ./test/select
 # Tests, linters, the lab and the demo use Go's own settings for cgo, as a plain `go test`
 # does. Another setting would compile all packages once more. Two things differ anyway:
 # programs for users, of which only the exporter needs cgo to load NVIDIA's library at run
@@ -55,12 +56,28 @@ lab-bundle: ## Pack the lab's components into dist/lab-components.tar.gz
 	$(LAB) bundle dist/lab-components.tar.gz
 
 ##@ Test
-.PHONY: test test-unit test-rules test-integration test-e2e test-e2e-fast test-install bench bench-rules bench-lab soak soak-exporter fuzz
-test: test-unit test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-tools, test-rules, test-integration and test-e2e-fast
+.PHONY: test test-unit test-worlds world test-rules test-integration test-e2e test-e2e-fast test-install bench bench-rules bench-lab soak soak-exporter fuzz
+test: test-unit test-worlds test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-worlds, test-tools, test-rules, test-integration and test-e2e-fast
 
-test-unit: ## Run unit tests with the race detector
-	$(RACETEST) ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/language/...
+# The race detector makes processes four times as slow, and the scripts of kubectl-plimsoll start
+# hundreds. It watches the scripts whose commands start goroutines.
+test-unit: ## Run unit tests, with the race detector except for most scripts of kubectl-plimsoll
+	$(RACETEST) -skip '^TestScripts$$' ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/language/... ./test/select/...
+	$(RACETEST) -run '^TestScripts$$/^(explain_|preview)' ./operator/internal/cli
+	$(GO) test -run '^TestScripts$$' ./operator/internal/cli
 	$(GO) test ./operator/internal/query ./test/look/... ./test/mutants
+
+# A world uses one core, so that it repeats exactly: two processes share the seeds.
+WORLDS := ./operator/internal/world/driver
+SEEDS  ?= 200
+FIRST  := $(or $(FIRST),$(shell date +%s)000)
+world: ## Run random worlds in virtual time (SEEDS=number, FIRST=seed, SHRINK=runs in which a failing world is made smaller)
+	$(GO) test -count=1 -timeout 24h -v $(WORLDS) -run RandomWorlds -seeds $(SEEDS) -first $(FIRST) $(if $(SHRINK),-shrink $(SHRINK))
+
+test-worlds: ## Run 200 random worlds, the named ones and the stories in virtual time
+	$(GO) test -c -o bin/worlds.test $(WORLDS)
+	cd $(WORLDS) && { $(CURDIR)/bin/worlds.test -test.run RandomWorlds -seeds 120 -first $(FIRST) & random=$$!; \
+	  $(CURDIR)/bin/worlds.test -seeds 80 -first $$(($(FIRST) + 120)); rest=$$?; wait $$random && exit $$rest; }
 
 .PHONY: test-gpu
 test-gpu: ## Test the exporter with the NVIDIA driver of this machine, and compare with nvidia-smi
@@ -73,15 +90,16 @@ test-rules: ## Check and unit-test recording rules and alerts with promtool
 mutants: ## Change each rule in one place at a time: a unit test must fail (FILE=, RUN= and TESTS= select rule files, rules and test files by regexp)
 	$(GO) run ./test/mutants $(if $(FILE),-file '$(FILE)') $(if $(RUN),-run '$(RUN)') $(if $(TESTS),-tests '$(TESTS)')
 
-test-integration: ## Run tests against a real kube-apiserver, Prometheus and promtool, with the race detector
-	assets=$$($(LAB) assets) && KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 1 -timeout 10m ./config/... ./operator/internal/controller/... ./operator/internal/publish/... ./exporter/internal/kube/... ./operator/internal/cli/...
-	$(RACETEST) -tags integration -run Promtool ./exporter/cmd/plimsoll-exporter
+test-integration: ## Run the tests with the tag integration, against a real kube-apiserver, Prometheus and promtool, with the race detector
+	assets=$$($(LAB) assets) && tests=$$($(SELECT) tagged integration ./config/... ./operator/... ./exporter/...) && \
+	  KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 1 -timeout 10m $$tests
 
-test-e2e: ## Run all end-to-end tests on a fleet (RUN=regexp selects tests)
-	$(GO) test -tags e2e,long -count=1 -timeout 90m $(if $(RUN),-run '$(RUN)') ./test/e2e/...
+test-e2e: ## Run all end-to-end tests on a fleet (RUN=regexp selects tests, QUARTER=1 to 4 a quarter of all)
+	$(if $(and $(RUN),$(QUARTER)),$(error set RUN or QUARTER, not both))run=$(if $(QUARTER),$$($(SELECT) quarter '$(QUARTER)'),'$(RUN)'); \
+	  $(GO) test -tags e2e,long -count=1 -timeout 90m -run "$$run" ./test/e2e
 
 test-e2e-fast: ## Run the end-to-end tests that are part of make test (RUN=regexp selects tests)
-	$(GO) test -tags e2e -count=1 -timeout 30m $(if $(RUN),-run '$(RUN)') ./test/e2e/...
+	$(GO) test -tags e2e -count=1 -timeout 30m $(if $(RUN),-run '$(RUN)') ./test/e2e
 
 test-install: ## Follow the short way of config/README.md on a fleet without Plimsoll, and measure it (RUN=regexp selects tests)
 	$(GO) test -tags e2e,long -count=1 -timeout 20m -v $(if $(RUN),-run '$(RUN)') ./test/install

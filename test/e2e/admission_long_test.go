@@ -321,3 +321,130 @@ func recreateMultiKueueClusters(ctx context.Context, credentials string) error {
 	_, err := lab.Hub.Kubectl(ctx, "", "delete", "multikueuecluster", "--all")
 	return err
 }
+
+func TestStaleSamplesApplyOnStale(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	submit(ctx, t, fleet.Job{Name: "before", Model: fleet.H100, GPUs: 1})
+	before := awaitRunning(ctx, t, "before")
+	if err := lab.Programs().End("thanos-query", syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cleanUp(t, func(ctx context.Context) error {
+			err := lab.Programs().Restart(ctx, "thanos-query")
+			awaitCondition(ctx, t, "scoringpolicy/fleet", conditionReady, "True")
+			return err
+		})
+	})
+	submit(ctx, t, fleet.Job{Name: "in-time", Model: fleet.H100, GPUs: 1})
+	inTime := awaitRunning(ctx, t, "in-time")
+
+	awaitStaleSamples(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "late", Model: fleet.H100, GPUs: 1})
+	awaitWaiting(ctx, t, "late", messageStaleSamples)
+	patchGate(ctx, t, `{"freshness":{"onStale":"Open"}}`, `{"freshness":{"onStale":"Closed"}}`)
+	awaitRunning(ctx, t, "late")
+	checkStillRuns(ctx, t, "before", before)
+	checkStillRuns(ctx, t, "in-time", inTime)
+}
+
+// awaitStaleSamples submits jobs, one at a time, until the check of a job stays
+// Pending.
+func awaitStaleSamples(ctx context.Context, t *testing.T) {
+	t.Helper()
+	n := 0
+	await(ctx, t, "the samples to become stale", func(ctx context.Context) error {
+		n++
+		name := fmt.Sprintf("probe-%d", n)
+		if err := lab.Submit(ctx, fleet.Job{Name: name, Model: fleet.H100, GPUs: 1}); err != nil {
+			return err
+		}
+		v := awaitView(ctx, t, name, "to be decided", func(v fleet.JobView) bool { return v.Cluster != "" || v.CheckMessage != "" })
+		deleteJob(t, name)
+		if v.CheckState != "Pending" {
+			return fmt.Errorf("%+v", v)
+		}
+		return nil
+	})
+}
+
+// A worker admits the copy while Kueue on the hub is stopped, and a user replaces
+// the nomination. Kueue cannot record an admission without a nomination, so the gate
+// must nominate the worker again.
+func TestRevokedNominationOfAdmittedCopyIsRestored(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	release := holdQueue(ctx, t, "gpu", "cluster1", "cluster2", "cluster3")
+	submit(ctx, t, fleet.Job{Name: "revoked", Model: fleet.H100, GPUs: 1})
+	v := awaitView(ctx, t, "revoked", "to have a copy", func(v fleet.JobView) bool { return len(v.Copies) == 1 })
+	cluster := v.Nominated[0]
+	wl := workloadName(ctx, t, "revoked")
+
+	t.Cleanup(func() {
+		cleanUp(t, func(ctx context.Context) error {
+			setWebhookPolicy(ctx, t, "Fail")
+			return lab.Programs().Signal("hub-kueue", syscall.SIGCONT)
+		})
+	})
+	setWebhookPolicy(ctx, t, "Ignore")
+	if err := lab.Programs().Signal("hub-kueue", syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	release(cluster)
+	await(ctx, t, cluster+" to admit", func(ctx context.Context) error {
+		out, err := lab.Worker(cluster).Kubectl(ctx, "", "get", "workload/"+wl, "-n", fleet.Namespace, "-o", `jsonpath={.status.conditions[?(@.type=="Admitted")].status}`)
+		if err == nil && out != "True" {
+			err = fmt.Errorf("Admitted is %q", out)
+		}
+		return err
+	})
+	other := "cluster1"
+	if cluster == other {
+		other = "cluster3"
+	}
+	_, err := lab.Hub.Kubectl(ctx, "", "patch", "workload/"+wl, "-n", fleet.Namespace, "--subresource=status", "--type=merge",
+		"--field-manager=kueue-admission", "-p", `{"status":{"nominatedClusterNames":["`+other+`"]}}`)
+	if err := lab.Programs().Signal("hub-kueue", syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := awaitRunning(ctx, t, "revoked"); got != cluster {
+		t.Errorf("revoked runs on %s, want %s, which had admitted it", got, cluster)
+	}
+}
+
+// setWebhookPolicy sets the failurePolicy of Kueue's webhooks on the hub. Fail is
+// Kueue's own policy. Ignore allows writes while Kueue is stopped.
+func setWebhookPolicy(ctx context.Context, t *testing.T, policy string) {
+	t.Helper()
+	for _, kind := range []string{"validatingwebhookconfiguration/kueue-validating-webhook-configuration", "mutatingwebhookconfiguration/kueue-mutating-webhook-configuration"} {
+		names, err := lab.Hub.Kubectl(ctx, "", "get", kind, "-o", "jsonpath={.webhooks[*].name}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		timeout := 10
+		if policy == "Ignore" {
+			timeout = 1
+		}
+		var patches []string
+		for i := range strings.Fields(names) {
+			patches = append(patches, fmt.Sprintf(`{"op":"replace","path":"/webhooks/%d/failurePolicy","value":%q},{"op":"add","path":"/webhooks/%d/timeoutSeconds","value":%d}`, i, policy, i, timeout))
+		}
+		patch(ctx, t, kind, "json", "["+strings.Join(patches, ",")+"]")
+	}
+}
+
+// Kubernetes 1.36 does not restore the template of a suspended Job with an active
+// pod, and MultiKueue does not update the Job on the hub after it deletes the copy.
+// The quota stays reserved until the gate nominates a cluster.
+func TestDeactivatedJobRunsAfterActivation(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	submit(ctx, t, fleet.Job{Name: "paused", Model: fleet.H100, GPUs: 1})
+	awaitRunning(ctx, t, "paused")
+	awaitPodShown(ctx, t, "paused")
+	activate(ctx, t, "paused", false)
+	awaitView(ctx, t, "paused", "to have no cluster and no copy", func(v fleet.JobView) bool { return len(v.Copies) == 0 && v.Cluster == "" && !v.Admitted })
+	activate(ctx, t, "paused", true)
+	awaitRunning(ctx, t, "paused")
+}

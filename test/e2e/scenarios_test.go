@@ -9,6 +9,8 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/scenario"
 )
 
+func init() { hasLongTests = true }
+
 // TestScenarios runs every scenario of `lab scenario`.
 func TestScenarios(t *testing.T) {
 	for _, s := range scenario.All {

@@ -29,7 +29,7 @@ const (
 	SchedulerDead FaultKind = "SchedulerDead"
 	// StartsFail: pods on the cluster never become ready, such as with an image that can't be pulled.
 	StartsFail FaultKind = "StartsFail"
-	// MetricsLost: no series of the cluster are scraped. StoreLost: the metrics store does not answer
+	// MetricsLost: no series of the cluster are scraped. StoreLost: the metrics store does not respond
 	// for the cluster, and says so if Amount is 0.
 	MetricsLost FaultKind = "MetricsLost"
 	StoreLost   FaultKind = "StoreLost"

@@ -33,7 +33,8 @@ const (
 	StartsInTime Invariant = "StartsInTime"
 	// NoStarvation: a job starts within the bound of order.md.
 	NoStarvation Invariant = "NoStarvation"
-	// NoOvercommit: jobs that were sent to a cluster request no more devices than it has.
+	// NoOvercommit: when a cluster admits a job, the jobs that it has admitted request no more devices than
+	// it has, those left out that hang for longer than --ledger-ttl.
 	NoOvercommit Invariant = "NoOvercommit"
 	// NoVainKill: no running job is preempted for one that does not start within vainBound, and none
 	// twice by the same.
@@ -290,7 +291,7 @@ func (w *World) placed(key types.NamespacedName, on string) {
 		if wl == nil || kueuestate.IsFinished(wl) || other.ended || other.Resource != r.Resource || r.Model != "" && other.Model != r.Model {
 			continue
 		}
-		if other == r || wl.Status.ClusterName != nil && *wl.Status.ClusterName == on {
+		if other == r || c.holds(other) {
 			sent += c.admitted(other)
 		}
 	}
@@ -298,6 +299,21 @@ func (w *World) placed(key types.NamespacedName, on string) {
 		w.broken(NoOvercommit, r.Name, "%s is sent to %s, where jobs then request %d devices of %d", r.Name, on, sent, total)
 	}
 }
+
+// holds reports whether the cluster has admitted a job that may still start. Kueue deletes a copy of a job that
+// another cluster, which was unreachable, admitted before. The gate no longer counts a job that hangs for
+// ledgerTTL.
+func (c *cluster) holds(r *Run) bool {
+	wl := c.kueue.workloads.get(r.Key)
+	if wl == nil || wl.Status.Admission == nil {
+		return false
+	}
+	n := len(r.placements)
+	return n > 0 && (r.placements[n-1].started || c.world.loop.Now().Sub(r.placements[n-1].at) < ledgerTTL)
+}
+
+// ledgerTTL is the operator's --ledger-ttl.
+const ledgerTTL = 10 * time.Minute
 
 // admitted are the devices that the cluster's Kueue has admitted for a job, which may be fewer than it requests.
 func (c *cluster) admitted(r *Run) int64 {
@@ -474,7 +490,7 @@ func (w *World) Finish() {
 
 // FinishDrained tests that the operator remembers no workload after all of them were deleted.
 func (w *World) FinishDrained() {
-	if left := w.Operator.Left(); left != "" {
+	if left := w.Operator.Remaining(); left != "" {
 		w.broken(Drains, "", "%s", left)
 	}
 }

@@ -33,9 +33,9 @@ type remoteJob struct {
 	run  *Run
 	pods []*pod
 	// endsAt is set when all pods run.
-	endsAt time.Time
-	serial int
-	gone   bool
+	endsAt  time.Time
+	serial  int
+	deleted bool
 }
 
 // start creates the pods of a job whose Workload the worker admitted.
@@ -81,7 +81,7 @@ func (r *remoteJob) podsChanged() {
 		r.run.startedOn(r.on.spec.Name)
 		endsAt := r.endsAt
 		w.loop.After(r.spec.Duration, func() {
-			if r.endsAt.Equal(endsAt) && r.finished == "" && !r.gone {
+			if r.endsAt.Equal(endsAt) && r.finished == "" && !r.deleted {
 				r.finish()
 			}
 		})

@@ -100,7 +100,7 @@ func (c *cluster) snapshot() metrics.Snapshot {
 		}
 		devices, cpu, memory := n.used()
 		s.Nodes = append(s.Nodes, metrics.Node{Name: n.name, Labels: n.pool.Labels, Model: n.pool.Model, Resource: n.pool.Resource,
-			Devices: n.pool.Devices + lies, Held: devices, Unhealthy: n.unusable, Taint: n.pool.Taint, Ready: true,
+			Devices: n.pool.Devices + lies, Allocated: devices, Unhealthy: n.unusable, Taint: n.pool.Taint, Ready: true,
 			CPU: n.pool.CPU, CPUUsed: cpu, Memory: n.pool.Memory, MemoryUsed: memory})
 	}
 	for _, p := range c.pods {

@@ -30,6 +30,8 @@ type clusterQueue struct {
 	spec    *Queue
 	nominal map[string]int64 // by flavor
 	stop    kueue.StopPolicy
+	// sticky is the workload that preempted last. It stays first, so that it gets what it freed.
+	sticky types.NamespacedName
 	// inactive: a check of the queue is not active, or missing.
 	inactive bool
 }
@@ -105,7 +107,12 @@ func (k *kueueControl) admit(key types.NamespacedName, queue string, used map[st
 	wl := k.workloads.get(key)
 	a := k.assign(wl, queue, used)
 	if a == nil {
-		return !k.preemptFor(key, wl, queue, used) && !k.quota.queues[queue].spec.StrictFIFO
+		cq := k.quota.queues[queue]
+		if k.preemptFor(key, wl, queue, used) {
+			cq.sticky = key
+			return false
+		}
+		return !cq.spec.StrictFIFO
 	}
 	k.reserve(key, queue, a)
 	if now := k.workloads.get(key); now != nil && now.Status.Admission != nil {
@@ -144,8 +151,11 @@ func (k *kueueControl) pendingWorkloads() map[string][]types.NamespacedName {
 		}
 		lists[queue] = append(lists[queue], key)
 	}
-	for _, list := range lists {
-		slices.SortStableFunc(list, func(a, b types.NamespacedName) int { return compareRank(k.workloads.get(a), k.workloads.get(b)) })
+	for queue, list := range lists {
+		sticky := k.quota.queues[queue].sticky
+		slices.SortStableFunc(list, func(a, b types.NamespacedName) int {
+			return cmp.Or(compareBool(b == sticky, a == sticky), compareRank(k.workloads.get(a), k.workloads.get(b)))
+		})
 	}
 	return lists
 }

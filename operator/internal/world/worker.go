@@ -67,7 +67,7 @@ func (c *cluster) deleteJob(key types.NamespacedName) {
 	if j == nil {
 		return
 	}
-	j.gone = true
+	j.deleted = true
 	j.stop()
 	delete(c.jobs, key.String())
 }

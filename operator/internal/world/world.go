@@ -32,7 +32,7 @@ type World struct {
 	Loop  *Loop
 	Hub   *hub.Server
 	Store *metrics.Store
-	// Operator tells and changes the state of the operator; the driver sets it.
+	// Operator reports and changes the state of the operator; the driver sets it.
 	Operator Operator
 
 	loop     *Loop
@@ -73,8 +73,8 @@ type Operator interface {
 	Start()
 	// Running reports whether a process runs.
 	Running() bool
-	// Left describes what the operator still remembers of workloads; empty = nothing.
-	Left() string
+	// Remaining describes what the operator still remembers of workloads; empty = nothing.
+	Remaining() string
 	// Holds are the clusters that are held, by the workload for which they are.
 	Holds() map[string]string
 	// Promised are the devices in the ledger, by cluster.
@@ -236,7 +236,7 @@ func (w *World) Close() { w.closed = w.Elapsed() }
 // Runs are the jobs that were submitted, in that order.
 func (w *World) Runs() []*Run { return w.order }
 
-// Transport answers queries.
+// Transport serves queries.
 func (w *World) Transport() http.RoundTripper { return w.metrics.transport }
 
 // clusterOf is the cluster of a name; nil = none.

@@ -1,8 +1,11 @@
+//go:build !race
+
 package driver
 
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -13,6 +16,7 @@ import (
 // TestMain lets one goroutine run at a time, so that worlds repeat exactly.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400)
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())

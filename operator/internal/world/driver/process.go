@@ -133,8 +133,8 @@ func (p *process) Stop() {
 // Running reports whether a process runs.
 func (p *process) Running() bool { return p.present != nil }
 
-// Left describes what the process remembers of workloads.
-func (p *process) Left() string {
+// Remaining describes what the process remembers of workloads.
+func (p *process) Remaining() string {
 	if p.present == nil {
 		return "the operator does not run"
 	}

@@ -1,3 +1,5 @@
+//go:build !race
+
 package driver
 
 import (
@@ -48,6 +50,7 @@ func TestRandomWorlds(t *testing.T) {
 }
 
 func runRandom(t *testing.T, spec world.Spec, stats *statistics) {
+	t.Helper()
 	o := Options{Workers: *workers}
 	if *verbose {
 		o.Verbose = func(line string) { fmt.Println(line) }

@@ -1,3 +1,5 @@
+//go:build !race
+
 package driver
 
 import (
@@ -87,7 +89,7 @@ func TestNamedWorlds(t *testing.T) {
 		{Name: "the operator restarts while a burst is on its way", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)},
 			Jobs: burst(16, 2), Faults: []world.Fault{{Kind: world.OperatorDown, At: 62 * time.Second, Lasts: 5 * time.Second}, {Kind: world.OperatorDown, At: 70 * time.Second, Lasts: time.Second}}},
 		{Name: "a large job waits behind small ones", Clusters: []world.Cluster{nodes("cluster1", 2, 8)}, Jobs: append(stream(60, 1), world.Job{Name: "large", At: 5 * time.Minute, Devices: 8, Duration: time.Minute})},
-		{Name: "every write is doubtful", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)}, Jobs: burst(20, 2),
+		{Name: "many writes fail", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)}, Jobs: burst(20, 2),
 			Faults: []world.Fault{{Kind: world.WritesFail, Amount: 400, At: time.Second, Lasts: 5 * time.Minute}}},
 		{Name: "no metrics for ten minutes", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)}, Jobs: stream(30, 2),
 			Faults: []world.Fault{{Kind: world.PrometheusDown, At: 3 * time.Minute, Lasts: 10 * time.Minute}}},

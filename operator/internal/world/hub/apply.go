@@ -239,12 +239,12 @@ func (n *node) prune(value any, before, applied, others fields) (left any, empty
 			if n.shape == object {
 				item = n.byName[name].node
 			}
-			gone := applied[path] == nil && others[path] == nil
-			if !gone && len(sub) > 0 {
-				v[name], gone = item.prune(v[name], sub, applied[path], others[path])
-				gone = gone && applied[path] == nil
+			removed := applied[path] == nil && others[path] == nil
+			if !removed && len(sub) > 0 {
+				v[name], removed = item.prune(v[name], sub, applied[path], others[path])
+				removed = removed && applied[path] == nil
 			}
-			if gone {
+			if removed {
 				delete(v, name)
 			}
 		}

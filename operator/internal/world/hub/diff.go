@@ -10,9 +10,9 @@ import (
 
 // delta is the difference between two versions of a value.
 type delta struct {
-	// set are the paths with a new value, gone those that no longer exist.
-	set, gone fields
-	// changed also tells of another order of the same items.
+	// set are the paths with a new value, removed those that no longer exist.
+	set, removed fields
+	// changed also reports another order of the same items.
 	changed bool
 }
 
@@ -26,8 +26,8 @@ func (n *node) compare(old, next reflect.Value, hadOld, hasNew bool) delta {
 		set := n.paths(next)
 		return delta{set: set, changed: set != nil}
 	case !hasNew:
-		gone := n.paths(old)
-		return delta{gone: gone, changed: gone != nil}
+		removed := n.paths(old)
+		return delta{removed: removed, changed: removed != nil}
 	}
 	switch old.Kind() {
 	case reflect.Pointer:
@@ -109,7 +109,7 @@ func (n *node) compareMaps(old, next reflect.Value) delta {
 	}
 	for entries := old.MapRange(); entries.Next(); {
 		if !next.MapIndex(entries.Key()).IsValid() {
-			d.add("f:"+entries.Key().String(), delta{gone: orMember(n.item.paths(entries.Value())), changed: true})
+			d.add("f:"+entries.Key().String(), delta{removed: orMember(n.item.paths(entries.Value())), changed: true})
 		}
 	}
 	return d
@@ -142,7 +142,7 @@ func (n *node) compareLists(old, next reflect.Value) delta {
 	}
 	for i := range old.Len() {
 		if key := n.keyOf(old.Index(i)); n.find(next, key, i) < 0 {
-			d.add(itemPath(n.key.name, key), delta{gone: n.itemPaths(old.Index(i)), changed: true})
+			d.add(itemPath(n.key.name, key), delta{removed: n.itemPaths(old.Index(i)), changed: true})
 		}
 	}
 	return d
@@ -172,11 +172,11 @@ func (d *delta) add(path string, child delta) {
 		}
 		d.set[path] = child.set
 	}
-	if child.gone != nil {
-		if d.gone == nil {
-			d.gone = fields{}
+	if child.removed != nil {
+		if d.removed == nil {
+			d.removed = fields{}
 		}
-		d.gone[path] = child.gone
+		d.removed[path] = child.removed
 	}
 }
 

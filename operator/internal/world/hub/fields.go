@@ -57,7 +57,7 @@ func subtract(a, b fields) fields {
 	return rest
 }
 
-// difference is subtract, and tells whether a path was removed.
+// difference is subtract, and reports whether a path was removed.
 func difference(a, b fields) (rest fields, changed bool) {
 	if a == nil || b == nil {
 		return a, false

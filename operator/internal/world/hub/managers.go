@@ -85,7 +85,7 @@ func (w *write) managers(before []ownership, d delta, stamp metav1.Time) []owner
 
 func removeBoth(set fields, d delta) (rest fields, changed bool) {
 	rest, changed = difference(set, d.set)
-	rest, again := difference(rest, d.gone)
+	rest, again := difference(rest, d.removed)
 	return rest, changed || again
 }
 
@@ -108,12 +108,12 @@ func (w *write) ownSets(before []ownership, d delta) map[managerID]fields {
 		}
 		var old fields
 		if i >= 0 {
-			old = subtract(before[i].fields, d.gone)
+			old = subtract(before[i].fields, d.removed)
 		}
 		sets[id] = union(old, taken)
 	}
 	_, statusSet := d.set["f:status"]
-	_, statusGone := d.gone["f:status"]
+	_, statusGone := d.removed["f:status"]
 	if w.rule != nil && (statusSet || statusGone) {
 		status := w.kind.part(w.next, w.kind.status)
 		owned := fields{"f:status": orMember(w.kind.status.node.paths(status))}

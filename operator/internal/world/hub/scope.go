@@ -2,7 +2,7 @@ package hub
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// clusterScoped lists the kinds without a namespace, by group. A scheme does not tell the scope.
+// clusterScoped lists the kinds without a namespace, by group. A scheme does not have the scope.
 var clusterScoped = map[string][]string{
 	"":                                   {"ComponentStatus", "Namespace", "Node", "PersistentVolume"},
 	"admissionregistration.k8s.io":       {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"},

@@ -174,7 +174,7 @@ func TestDelete(t *testing.T) {
 	live.Finalizers = nil
 	f.must(f.client.Update(t.Context(), live))
 	if err := f.client.Get(t.Context(), key("job"), wl); !apierrors.IsNotFound(err) {
-		t.Errorf("without finalizers the object must be gone: %v", err)
+		t.Errorf("without finalizers the object must be removed: %v", err)
 	}
 	f.must(f.client.Create(t.Context(), newWorkload("job")))
 	if err := f.client.Delete(t.Context(), newWorkload("unknown")); !apierrors.IsNotFound(err) {

@@ -17,7 +17,7 @@ func benchSnapshot(cluster string, round int) metrics.Snapshot {
 		for j := range (i + round/4*(1-min(1, i%3))) % 4 {
 			s.Pods = append(s.Pods, metrics.Pod{Namespace: "team-a", Name: fmt.Sprintf("job-%d-%d-%d", i, j, round/4), Node: n.Name, Resource: gpu, Model: h100, Devices: 2,
 				CPU: 4000, Memory: 1 << 14, OwnerKind: "Job", OwnerName: fmt.Sprintf("job-%d", i), Utilization: 0.9})
-			n.Held += 2
+			n.Allocated += 2
 		}
 		s.Nodes = append(s.Nodes, n)
 	}

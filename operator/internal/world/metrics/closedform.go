@@ -39,14 +39,17 @@ func (l *timeline[T]) add(s state[T]) {
 	}
 }
 
-// visible returns the state that Prometheus finds at a time.
-func (l *timeline[T]) visible(at int64) (state[T], bool) {
+// visible returns the state that Prometheus finds at a time. It is not up if there is none.
+func (l *timeline[T]) visible(at int64) state[T] {
 	for _, s := range slices.Backward(l.states) {
 		if s.at <= at {
-			return s, s.up && at-s.at < lookback
+			if s.up && at-s.at < lookback {
+				return s
+			}
+			break
 		}
 	}
-	return state[T]{}, false
+	return state[T]{}
 }
 
 // exporterData is what the exporter of a node exports about devices.
@@ -61,9 +64,8 @@ type exporterData struct {
 type kubeData struct {
 	nodes map[string]*kubeNode
 	names []string // of the nodes, in the order of the snapshot
-	// hasAccelerators means that a node has a capacity of accelerators, which may be 0, and hasExporter
-	// that a node is one for the exporter.
-	hasAccelerators, hasExporter bool
+	// hasExporter means that a node is one for the exporter: all nodes with accelerators are.
+	hasExporter bool
 }
 
 type kubeNode struct {
@@ -137,7 +139,6 @@ func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
 		data.hasExporter = true
 		resource := s.sanitize(n.Resource)
 		if isAccelerator(resource) {
-			data.hasAccelerators = true
 			node.accelerators = float64(n.Devices)
 		}
 		if slices.Contains([]string{"nvidia_com_gpu", "google_com_tpu", "amd_com_gpu"}, resource) {
@@ -181,7 +182,7 @@ func kueueDataOf(snap *Snapshot) kueueData {
 // evaluate records the results of the rules for a cluster.
 func (c *clusterState) evaluate(e *export) error {
 	c.evaluateNodes(e)
-	if kueue, ok := c.kueue.visible(e.at); ok && len(kueue.data.quotas) > 0 {
+	if kueue := c.kueue.visible(e.at); len(kueue.data.quotas) > 0 {
 		for _, q := range kueue.data.quotas {
 			e.add("cluster_queue:kueue_unreserved_quota:max", q.unreserved, "cluster_queue", q.queue, "flavor", q.flavor, "resource", q.resource)
 			if q.inCohort {
@@ -208,36 +209,21 @@ type sums struct {
 var fitSizes = []string{"1", "2", "4", "8"}
 
 func (c *clusterState) evaluateNodes(e *export) {
-	at := e.at
-	kube, hasKube := c.kube.visible(at)
-	exporters := map[string]exporterData{}
-	for node, l := range c.exporters {
-		if s, ok := l.visible(at); ok {
-			exporters[node] = s.data
-		}
-	}
-	c.updateReports(at, exporters, kube.data, hasKube)
+	kube, exporters := c.kube.visible(e.at), c.visibleExporters(e.at)
+	c.updateReports(e.at, exporters, kube.data.nodes)
 	expected := map[string]bool{}
 	for node := range c.reports {
 		expected[node] = true
 	}
-	if hasKube {
-		for _, name := range kube.data.names {
-			n := kube.data.nodes[name]
-			if n.accelerators > 0 {
-				expected[name] = true
-			}
-			e.add("node:plimsoll_placeable:bool", number(n.isPlaceable), "node", name)
-			if !n.isPlaceable {
-				continue
-			}
-			for _, a := range n.unrequested {
-				e.add("node:kube_unrequested:placeable", a.value, "node", name, "resource", a.resource)
-			}
+	for _, name := range kube.data.names {
+		n := kube.data.nodes[name]
+		if n.accelerators > 0 {
+			expected[name] = true
 		}
+		n.export(e, name)
 	}
 	if len(expected) > 0 {
-		c.expectedAt = at
+		c.expectedAt = e.at
 	}
 	totals := map[resourceModel]*sums{}
 	known, oldest := 0, math.Inf(1)
@@ -247,37 +233,57 @@ func (c *clusterState) evaluateNodes(e *export) {
 			continue
 		}
 		key := resourceModel{x.resource, x.model}
-		t := totals[key]
-		if t == nil {
-			t = &sums{}
-			totals[key] = t
+		if totals[key] == nil {
+			totals[key] = &sums{}
 		}
+		t := totals[key]
 		t.devices, t.allocated, t.unhealthy = t.devices+x.allocatable, t.allocated+x.allocated, t.unhealthy+x.unhealthy
-		if x.collected <= seconds(at)-trustedAge || x.collected >= seconds(at)+trustedAge {
+		if x.collected <= seconds(e.at)-trustedAge || x.collected >= seconds(e.at)+trustedAge {
 			continue
 		}
 		oldest = min(oldest, x.collected)
 		e.add("node:plimsoll_sample_timestamp_seconds:trusted", x.collected, "node", node)
-		n := kube.data.nodes[node]
-		if !hasKube || n == nil {
-			continue
+		if n := kube.data.nodes[node]; n != nil {
+			known++
+			c.addNode(e, t, node, &x, number(n.isPlaceable))
 		}
-		known++
-		c.addNode(e, t, node, &x, number(n.isPlaceable))
 	}
 	exportSums(e, totals)
 	switch {
 	case known > 0 && float64(known)/float64(len(expected)) >= 0.5:
 		e.add("cluster:plimsoll_sample_timestamp_seconds:min", oldest)
-	case hasKube && len(kube.data.nodes) > 0 && at-c.expectedAt >= lookback && !kube.data.hasAccelerators && !kube.data.hasExporter:
+	case len(kube.data.nodes) > 0 && e.at-c.expectedAt >= lookback && !kube.data.hasExporter:
 		e.add("cluster:plimsoll_sample_timestamp_seconds:min", seconds(kube.at))
 	}
 }
 
+// visibleExporters returns what the exporters of the nodes export. It forgets those that are gone.
+func (c *clusterState) visibleExporters(at int64) map[string]exporterData {
+	exporters := map[string]exporterData{}
+	for node, l := range c.exporters {
+		if s := l.visible(at); s.up {
+			exporters[node] = s.data
+		} else if at-l.states[len(l.states)-1].at >= lookback {
+			delete(c.exporters, node)
+		}
+	}
+	return exporters
+}
+
+func (n *kubeNode) export(e *export, name string) {
+	e.add("node:plimsoll_placeable:bool", number(n.isPlaceable), "node", name)
+	if !n.isPlaceable {
+		return
+	}
+	for _, a := range n.unrequested {
+		e.add("node:kube_unrequested:placeable", a.value, "node", name, "resource", a.resource)
+	}
+}
+
 // updateReports calculates node:plimsoll_last_report_timestamp_seconds:max.
-func (c *clusterState) updateReports(at int64, exporters map[string]exporterData, kube kubeData, hasKube bool) {
+func (c *clusterState) updateReports(at int64, exporters map[string]exporterData, nodes map[string]*kubeNode) {
 	maps.DeleteFunc(c.reports, func(node string, report float64) bool {
-		isDeleted := hasKube && len(kube.nodes) > 0 && kube.nodes[node] == nil
+		isDeleted := len(nodes) > 0 && nodes[node] == nil
 		return at-c.evaluatedAt >= lookback || report <= seconds(at)-reportAge || isDeleted
 	})
 	for node, x := range exporters {

@@ -26,7 +26,7 @@ func richSnapshot() metrics.Snapshot {
 		Cluster: "c1",
 		Nodes: []metrics.Node{
 			{
-				Name: "n1", Model: h100, Resource: gpu, Devices: 8, Held: 3, Unhealthy: 1, Ready: true, CriticalXIDs: 2,
+				Name: "n1", Model: h100, Resource: gpu, Devices: 8, Allocated: 3, Unhealthy: 1, Ready: true, CriticalXIDs: 2,
 				CPU: 96_000, CPUUsed: 5500, Memory: 1 << 20, MemoryUsed: 2048, Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"},
 			},
 			{Name: "n2", Model: v5e, Resource: tpu, Devices: 4, Taint: "maintenance", Ready: true, NoOwners: true, CollectedAt: start.Add(-7 * time.Second)},

@@ -25,7 +25,7 @@ import (
 // version is what the server reports as its version.
 const version = "3.5.0"
 
-// Transport answers requests to the HTTP API of Prometheus and Thanos from a Store. It implements
+// Transport serves the HTTP API of Prometheus and Thanos from a Store. It implements
 // http.RoundTripper and needs no network.
 type Transport struct {
 	Store *Store

@@ -42,7 +42,7 @@ func twoClusters(t *testing.T, at time.Time) *metrics.Store {
 		n := metrics.Node{Name: "n1", Model: h100, Resource: gpu, Devices: 8, Ready: true}
 		snap := metrics.Snapshot{Cluster: cluster}
 		if cluster == "c1" {
-			n.Held = 2
+			n.Allocated = 2
 			snap.Extra = []metrics.Sample{{Name: "lie", Value: math.Inf(1)}, {Name: "lie", Labels: map[string]string{"kind": `a "quoted" \ text`}, Value: math.NaN()}, {Name: "lie", Labels: map[string]string{"kind": "small"}, Value: -1e-9}}
 		}
 		snap.Nodes = []metrics.Node{n}
@@ -88,7 +88,7 @@ func TestClientDecodesResults(t *testing.T) {
 
 func TestGetRequest(t *testing.T) {
 	s := twoClusters(t, start)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://prometheus/api/v1/query?time=1700000002.5&query="+url.QueryEscape(`sum(`+freeDevices+`)`), http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://prometheus/api/v1/query?time=1700000002.5&query="+url.QueryEscape(`sum(`+freeDevices+`)`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +136,10 @@ func TestPartialResponses(t *testing.T) {
 				got, err := c.Query(t.Context(), `sum(`+freeDevices+`)`, time.Now())
 				if err != nil || got.Partial != tc.partial || got.PartialReason != tc.warning || len(got.Samples) != 1 || got.Samples[0].Value != 6 {
 					t.Errorf("got %+v, %v; want 6 devices, partial %v with %q", got, err, tc.partial, tc.warning)
+				}
+				c = newClient(t, s, tc.parameters, nil)
+				if got, err := c.Query(t.Context(), `sum(`+freeDevices+`)`, time.Now()); err != nil || got.Partial || got.Samples[0].Value != 14 {
+					t.Errorf("with all stores: got %+v, %v; want 14 devices", got, err)
 				}
 				want := map[string][]string{"Prometheus": {""}, "Thanos": {"false", "true"}, "Thanos without stores": {"false", "true"}, "without a warning": {"false"}}[name]
 				if !slices.Equal(sent, want) {
@@ -243,7 +247,7 @@ func TestLie(t *testing.T) {
 }
 
 func TestUnknownPath(t *testing.T) {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://prometheus/api/v1/series", http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://prometheus/api/v1/series", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

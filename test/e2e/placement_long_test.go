@@ -1,0 +1,85 @@
+//go:build e2e && long
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+func TestScoreChangeKeepsRunningJob(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	submit(ctx, t, fleet.Job{Name: "steady", Model: fleet.H100, GPUs: 1})
+	old := awaitRunning(ctx, t, "steady")
+	total := func(ctx context.Context) int32 {
+		scores, err := lab.Scores(ctx, "fleet", old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return scores["total"]
+	}
+	// Jobs of earlier tests may still affect the score.
+	for cluster, devices := range map[string]float64{"cluster1": 16, "cluster2": 20, "cluster3": 8} {
+		if cluster == old {
+			devices--
+		}
+		awaitFreeDevices(ctx, t, cluster, fleet.H100, devices)
+	}
+	before := total(ctx)
+	if err := lab.SetLoad(old, 0.99); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.SetLoad(old, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	await(ctx, t, "the score of "+old+" to fall", func(ctx context.Context) error {
+		now := total(ctx)
+		if before = max(before, now); now > before-25 {
+			return fmt.Errorf("%d, was %d", now, before)
+		}
+		return nil
+	})
+	// Without scores, some of 12 jobs would run there.
+	const jobs = 12
+	for i := range jobs {
+		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("next-%d", i), Model: fleet.H100, GPUs: 1})
+	}
+	for i := range jobs {
+		if got := awaitRunning(ctx, t, fmt.Sprintf("next-%d", i)); got == old {
+			t.Fatalf("next-%d runs on %s, whose score is no longer among the best", i, got)
+		}
+	}
+	checkStillRuns(ctx, t, "steady", old)
+}
+
+func TestDeadExportersEvictNothing(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	submit(ctx, t, fleet.Job{Name: "survivor", Model: fleet.H100, GPUs: 1})
+	silent := awaitRunning(ctx, t, "survivor")
+	if err := lab.KillExporters(silent); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.StartExporters(context.Background(), silent); err != nil {
+			t.Error(err)
+		}
+	})
+	await(ctx, t, "the score of "+silent+" to become the worst", func(ctx context.Context) error {
+		scores, err := lab.Scores(ctx, "fleet", silent)
+		if err == nil && scores["total"] != -100 {
+			err = fmt.Errorf("scores %v", scores)
+		}
+		return err
+	})
+	submit(ctx, t, fleet.Job{Name: "elsewhere", Model: fleet.H100, GPUs: 1})
+	if got := awaitRunning(ctx, t, "elsewhere"); got == silent {
+		t.Fatalf("elsewhere runs on %s, which has no fresh metrics", got)
+	}
+	checkStillRuns(ctx, t, "survivor", silent)
+}

@@ -1,0 +1,139 @@
+package main
+
+import "strings"
+
+// scenarioTest runs each scenario of the lab as a subtest.
+const scenarioTest = "TestScenarios"
+
+// quarter is a part of the end-to-end tests. A check of a change runs one quarter.
+type quarter []entry
+
+// entry is an end-to-end test or a subtest of TestScenarios.
+type entry struct {
+	test string
+	// duration is the time of the test on two idle cores, in seconds. It balances the
+	// quarters and limits nothing.
+	duration int
+}
+
+// quarters divide the tests that `make test-e2e` runs. A new test goes to the shortest quarter:
+// TestEachEndToEndTestIsInOneQuarter names it.
+var quarters = [4]quarter{
+	{
+		{"TestJobWaitsForUnreachableCopy", 31},
+		{"TestClusterProfileCredentials", 43},
+		{"TestRevokedNominationOfAdmittedCopyIsRestored", 17},
+		{"TestLostCopyIsReplaced", 23},
+		{"TestCohortBorrowsAndReclaimsAcrossClusters", 38},
+		{"TestGateReportsMissingPlacement", 2},
+		{"TestSourceReportsThanosOutage", 4},
+		{"TestQueueWithoutGateRunsJobs", 11},
+		{"TestCheckRemovedFromQueueReleasesWaitingJob", 9},
+		{"TestJobGoesWhereItsNVLinkGroupIs", 22},
+		{"TestGateWaitsForTheOtherCheck", 20},
+		{"TestPartialAdmissionOnTheHub", 20},
+		{"TestWholeNodeJobsGoToClustersWithWholeNodes", 20},
+		{"TestPreemptionOnWorker", 20},
+		{"TestRecordingRulesReturnSeries", 20},
+		{"TestUpgradeAndRemovalUnderLoad", 420},
+		{"TestScenarios/tpu-slice", 45},
+	},
+	{
+		{"TestAddOn", 115},
+		{"TestYieldingJobLetsSmallerJobRun", 13},
+		{"TestWorkerWithoutQueueIsSkipped", 20},
+		{"TestWorkerWithoutQuotaIsSkipped", 15},
+		{"TestLeaderIsKilledDuringBurst", 35},
+		{"TestFinishedJobHasNoCopy", 4},
+		{"TestLabCommands", 8},
+		{"TestPolicyReportsPositionOfPromQLError", 3},
+		{"TestConnect", 52},
+		{"TestJobsArePlacedAsAWhole", 40},
+		{"TestNominationPolicyClearsOwnNominations", 20},
+		{"TestPartialAdmissionOnTheWorker", 20},
+		{"TestBurstFillsTwoClustersEvenly", 20},
+		{"TestPodGroupIsPlacedAsAWhole", 30},
+		{"TestPreemptionOnHub", 20},
+		{"TestIdleJobReturnsToItsQueue", 60},
+		{"TestVirtualNodePodsGetNodeSelector", 20},
+		{"TestScenarios/whole-nodes", 45},
+		{"TestScenarios/worker-unreachable", 45},
+		{"TestScenarios/operator-gone", 45},
+		{"TestScenarios/prerequisite", 45},
+		{"TestScenarios/packing", 45},
+		{"TestScenarios/idle", 45},
+	},
+	{
+		{"TestStaleSamplesApplyOnStale", 31},
+		{"TestExplanationsRequireAuthorization", 23},
+		{"TestExplainWorkload", 36},
+		{"TestOutageOfOneSidecarAffectsOnlyItsCluster", 15},
+		{"TestDecisionsContinueAfterOperatorsAreLost", 41},
+		{"TestGateReportsConflictingDispatcher", 21},
+		{"TestPrintedCommands", 13},
+		{"TestElasticJobGrowsAndShrinks", 7},
+		{"TestDetectsKueuesNominationPolicy", 6},
+		{"TestPackedJobGoesWhereDevicesHaveHeadroom", 20},
+		{"TestScoreChangeKeepsRunningJob", 20},
+		{"TestOperatorIsKilledDuringBurst", 20},
+		{"TestJobGoesWhereItsSecretIs", 20},
+		{"TestDashboardQueriesReturnSeries", 60},
+		{"TestSmallJobMovesForALargeOne", 80},
+		{"TestTrialOfAnUnknownJob", 60},
+		{"TestClusterWithInvalidCredentialsKeepsItsJobs", 20},
+		{"TestScenarios/burst", 45},
+		{"TestScenarios/exporters-gone", 45},
+		{"TestScenarios/preemption", 45},
+		{"TestScenarios/quota", 45},
+		{"TestScenarios/shares", 45},
+		{"TestScenarios/trial", 45},
+	},
+	{
+		{"TestAddOnPlatforms", 33},
+		{"TestIncrementalDispatcherFollowsGateOrder", 64},
+		{"TestDeactivatedJobRunsAfterActivation", 20},
+		{"TestCopiesFollowNominations", 25},
+		{"TestRecreatedCheckAdmitsWaitingJob", 10},
+		{"TestGateChangeAppliesToWaitingJob", 10},
+		{"TestLeaderWorkerSetIsPlacedAsAWhole", 4},
+		{"TestMeasuredQuota", 22},
+		{"TestUrgentJobDoesNotStarveBehindSmallOnes", 60},
+		{"TestJobsStartByPriority", 45},
+		{"TestInterferenceLowersTheScore", 20},
+		{"TestDeadExportersEvictNothing", 20},
+		{"TestDeletedGateKeepsRunningJobs", 20},
+		{"TestJobWhosePodsAreNotReadyIsDecidedAgain", 40},
+		{"TestFinishedJobLeavesAProfile", 20},
+		{"TestFitEqualsTheSchedulerOfResourceClaims", 60},
+		{"TestDrainedClusterIsReleasedAfterItsJobs", 20},
+		{"TestScenarios/gpu-lost", 45},
+		{"TestScenarios/big-job", 45},
+		{"TestScenarios/nvlink", 45},
+		{"TestScenarios/profile", 45},
+		{"TestScenarios/topology", 45},
+		{"TestScenarios/rebalance", 45},
+	},
+}
+
+// seconds returns the time that the quarter takes, without the start of the fleet.
+func (q quarter) seconds() int {
+	sum := 0
+	for _, e := range q {
+		sum += e.duration
+	}
+	return sum
+}
+
+// pattern returns the regexp that makes `go test -run` run the quarter. Its alternatives are a list
+// of tests and the subtests of TestScenarios.
+func (q quarter) pattern() string {
+	var tests, scenarios []string
+	for _, e := range q {
+		if name, isScenario := strings.CutPrefix(e.test, scenarioTest+"/"); isScenario {
+			scenarios = append(scenarios, name)
+		} else {
+			tests = append(tests, e.test)
+		}
+	}
+	return alternatives(tests) + "|^" + scenarioTest + "$/" + alternatives(scenarios)
+}
