@@ -13,13 +13,11 @@ import (
 )
 
 // Longest times until the next decision after the leader is lost. A killed leader keeps its
-// Lease for 15 s. One that gets SIGTERM gives it up, and the others look every 2 s. The limits
-// exceed the goals in operator/docs/scale.md, because other tests use the processors at the same
-// time. A Lease that is not given up, or is kept twice as long, still exceeds them.
+// Lease for 15 s. One that gets SIGTERM gives it up, and the others look every 2 s.
 const (
-	afterKill  = 30 * time.Second
-	afterStop  = 10 * time.Second
-	afterStart = 60 * time.Second
+	afterKill  = 20 * time.Second
+	afterStop  = 3 * time.Second
+	afterStart = 30 * time.Second
 )
 
 // Two operators run. Decisions continue after the leader is killed, after the leader gets SIGTERM,

@@ -33,15 +33,3 @@ func TestParse(t *testing.T) {
 		})
 	}
 }
-
-func TestSchemeHasEveryGroup(t *testing.T) {
-	s, err := newScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, group := range []string{"plimsoll.dev", "kueue.x-k8s.io", "cluster.open-cluster-management.io", ""} {
-		if !s.IsGroupRegistered(group) {
-			t.Errorf("group %q is not registered", group)
-		}
-	}
-}

@@ -34,3 +34,15 @@ func TestTrimKeepsManagedFieldsOfScores(t *testing.T) {
 		})
 	}
 }
+
+func TestSchemeHasEveryGroup(t *testing.T) {
+	s, err := NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range []string{"plimsoll.dev", "kueue.x-k8s.io", "cluster.open-cluster-management.io", ""} {
+		if !s.IsGroupRegistered(group) {
+			t.Errorf("group %q is not registered", group)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/query"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 
@@ -28,7 +29,7 @@ func benchSnapshot(cluster string, round int) metrics.Snapshot {
 }
 
 // runHalfHour runs 30 virtual minutes with 4 clusters, a scrape each 15 s and 20 queries each second.
-func runHalfHour(b *testing.B, s *metrics.Store, ask func(expr string, at time.Time)) {
+func runHalfHour(b *testing.B, s *metrics.Store, send func(expr string, at time.Time)) {
 	queries := append(gateQueries(), recorded...)[:20]
 	for second := range 1800 {
 		now := start.Add(time.Duration(second) * time.Second)
@@ -42,7 +43,7 @@ func runHalfHour(b *testing.B, s *metrics.Store, ask func(expr string, at time.T
 			}
 		}
 		for _, expr := range queries {
-			ask(expr, now)
+			send(expr, now)
 		}
 	}
 }
@@ -65,5 +66,24 @@ func BenchmarkRulesEngine(b *testing.B) {
 func seriesCount(b *testing.B, s *metrics.Store, expr string, at time.Time) {
 	if _, err := s.Query(b.Context(), expr, at); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// BenchmarkClient sends the queries with the operator's client.
+func BenchmarkClient(b *testing.B) {
+	for b.Loop() {
+		s := newStore(b, metrics.Options{})
+		c, err := query.New(query.Config{
+			Name: "bench", URL: "https://prometheus.example.com", ClusterLabel: "cluster", Compress: true, Timeout: time.Minute, MaxConcurrency: 4, QueriesPerSecond: 1_000_000,
+			MaxResponseBytes: 1 << 20, MaxSeries: 1000, Transport: &metrics.Transport{Store: s},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		runHalfHour(b, s, func(expr string, at time.Time) {
+			if _, err := c.Query(b.Context(), expr, at); err != nil {
+				b.Fatal(err)
+			}
+		})
 	}
 }
