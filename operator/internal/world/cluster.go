@@ -13,7 +13,6 @@ type node struct {
 	pool     *Pool
 	ready    bool
 	unusable int64 // devices that no pod can use, such as one with a critical XID
-	hidden   bool  // its exporter does not respond
 	pods     []*pod
 }
 

@@ -136,6 +136,7 @@ func (w *World) apply(f *Fault) (undo func()) {
 				w.multiKueue.watch(c.spec.Name)
 			}
 		}
+	default: // kinds of another part of the world
 	}
 	return nil
 }
@@ -190,6 +191,7 @@ func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster b
 	case Lies:
 		s.lies[name] = f.Amount
 		return func() { delete(s.lies, name) }, true
+	default: // kinds of another part of the world
 	}
 	return nil, false
 }
@@ -278,6 +280,7 @@ func (w *World) applyToJob(f *Fault, run *Run) (undo func()) {
 			wl.Status.NominatedClusterNames = nil
 			return true
 		})
+	default: // kinds of another part of the world
 	}
 	return nil
 }

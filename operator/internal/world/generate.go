@@ -266,6 +266,7 @@ func (g generator) faultsOf(s *Spec) []Fault {
 			f.Lasts = g.seconds(1, 90)
 		case QueueStopped:
 			f.Job, f.Amount = job(), g.Int64N(2)
+		default: // neither cluster nor job nor amount
 		}
 		list = append(list, f)
 	}

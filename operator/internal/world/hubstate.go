@@ -176,8 +176,8 @@ func (w *World) namespaces() []string {
 	return list
 }
 
-// configClusters are the members of a MultiKueueConfig.
-func (w *World) configClusters(name string) []string {
+// configClusters are the members of the gate's MultiKueueConfig.
+func (w *World) configClusters() []string {
 	if w.config == nil {
 		return nil
 	}

@@ -30,7 +30,6 @@ const (
 type multiKueue struct {
 	world   *World
 	check   string
-	config  string
 	remotes map[string]*remote
 	pending map[types.NamespacedName]time.Time
 	paused  bool
@@ -114,10 +113,10 @@ func (m *multiKueue) workload(key types.NamespacedName) *kueue.Workload {
 }
 
 // members are the clusters of the MultiKueueConfig.
-func (m *multiKueue) members() []string { return m.world.configClusters(m.config) }
+func (m *multiKueue) members() []string { return m.world.configClusters() }
 
-// copies are the connected workers and their copies of a workload; nil = none.
-func (m *multiKueue) copies(key types.NamespacedName) (names []string, unavailable []string) {
+// connections are the members with and without a connection.
+func (m *multiKueue) connections() (names []string, unavailable []string) {
 	for _, name := range m.members() {
 		if r := m.remotes[name]; r != nil && r.connected {
 			names = append(names, name)
@@ -150,7 +149,7 @@ func (m *multiKueue) first(names []string, key types.NamespacedName, kind string
 
 func (m *multiKueue) reconcile(key types.NamespacedName) {
 	local := m.world.kueue.workloads.get(key)
-	names, unavailable := m.copies(key)
+	names, unavailable := m.connections()
 	if local == nil || !local.DeletionTimestamp.IsZero() {
 		for _, name := range names {
 			m.removeCopy(name, key)

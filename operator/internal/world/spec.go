@@ -1,3 +1,6 @@
+// Package world is a model of everything around the operator, in virtual time: workers, Kueue, MultiKueue,
+// OCM and a metrics store. The same Spec always takes the same course. operator/docs/world.md states what
+// is modeled, which invariants hold, and what is left out.
 package world
 
 import (

@@ -97,7 +97,7 @@ func New(spec Spec, scheme *runtime.Scheme, rules *metrics.Rules, now func() tim
 	}
 	w.hubStore = &hubWorkloads{server: w.Hub, live: map[types.NamespacedName]*kueue.Workload{}}
 	w.kueue = w.newHubKueue(flavors)
-	w.multiKueue = &multiKueue{world: w, check: multiKueueAC, config: configName, remotes: map[string]*remote{}, pending: map[types.NamespacedName]time.Time{}, deleted: map[types.NamespacedName]*kueue.Workload{}}
+	w.multiKueue = &multiKueue{world: w, check: multiKueueAC, remotes: map[string]*remote{}, pending: map[types.NamespacedName]time.Time{}, deleted: map[types.NamespacedName]*kueue.Workload{}}
 	w.kueue.then = func(key types.NamespacedName) { w.multiKueue.changed(key, 0) }
 	w.ocm = &ocm{world: w, removed: map[string]bool{}}
 	for _, c := range w.clusters {

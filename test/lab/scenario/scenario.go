@@ -189,15 +189,6 @@ func (s *stage) awaitView(ctx context.Context, name, what string, want func(flee
 	})
 }
 
-// checkRunsOn returns an error unless the job runs on this cluster only.
-func (s *stage) checkRunsOn(ctx context.Context, name, cluster string) error {
-	v, err := s.fleet.View(ctx, name)
-	if err == nil && (len(v.Running) != 1 || v.Running[0] != cluster || len(v.Copies) != 1) {
-		err = fmt.Errorf("%s ran on %s and is now: %+v", name, cluster, v)
-	}
-	return err
-}
-
 // awaitTotal waits until the total score of a cluster is as wanted.
 func (s *stage) awaitTotal(ctx context.Context, cluster, what string, want func(total int32) bool) error {
 	return fleet.Await(ctx, "the score of "+cluster+" to be "+what, func(ctx context.Context) error {

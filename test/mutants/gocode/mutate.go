@@ -44,7 +44,7 @@ func mutantsOf(s *source) []mutant {
 		}
 		for _, d := range file.syntax.Decls {
 			f := finder{source: s, file: file, function: declaredName(d)}
-			if fn, isFunc := d.(*ast.FuncDecl); f.function != "" && !(isFunc && f.isExcludedFunction(fn)) {
+			if fn, isFunc := d.(*ast.FuncDecl); f.function != "" && (!isFunc || !f.isExcludedFunction(fn)) {
 				ast.PreorderStack(d, nil, f.visit)
 			}
 			found = append(found, f.found...)

@@ -39,6 +39,7 @@ func (r result) verdict() string {
 		return "killed by timeout in " + by
 	case notCompiled:
 		return "not compiled"
+	default: // no detail
 	}
 	return "killed by " + by
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -18,6 +17,5 @@ func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
 	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }

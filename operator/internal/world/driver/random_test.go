@@ -96,9 +96,9 @@ func report(t *testing.T, spec world.Spec) {
 
 // statistics are the sums over worlds.
 type statistics struct {
-	worlds, jobs, faults, writes int
-	known                        map[world.Invariant]int
-	virtual, cpu                 time.Duration
+	worlds, jobs, faults int
+	known                map[world.Invariant]int
+	virtual, cpu         time.Duration
 }
 
 func (s *statistics) add(w *world.World, cpu time.Duration) {

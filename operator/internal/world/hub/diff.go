@@ -43,6 +43,7 @@ func (n *node) compare(old, next reflect.Value, hadOld, hasNew bool) delta {
 		if old.Pointer() == next.Pointer() {
 			return delta{}
 		}
+	default: // compared below
 	}
 	switch n.shape {
 	case object:
@@ -51,6 +52,7 @@ func (n *node) compare(old, next reflect.Value, hadOld, hasNew bool) delta {
 		return n.compareMaps(old, next)
 	case keyedList:
 		return n.compareLists(old, next)
+	default: // compared below
 	}
 	if n.equalLeaves(old, next) {
 		return delta{}
@@ -66,6 +68,7 @@ func (n *node) equalLeaves(old, next reflect.Value) bool {
 		return old.Bool() == next.Bool()
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return old.Int() == next.Int()
+	default: // compared below
 	}
 	if n.isTime {
 		truncate(next)

@@ -138,6 +138,7 @@ func (f *field) value(v reflect.Value) (reflect.Value, bool) {
 		return v, !v.IsNil() && (v.Len() > 0 || !f.omitEmpty)
 	case reflect.Struct:
 		return v, !f.node.isTime && !f.omitZero || !v.IsZero()
+	default: // has no elements
 	}
 	return v, !f.omitEmpty && !f.omitZero || !v.IsZero()
 }

@@ -231,10 +231,11 @@ func TestTwoViews(t *testing.T) {
 	slow, fast := f.newView(ViewOptions{Delay: delayOf(time.Minute)}), f.newView(ViewOptions{Delay: delayOf(time.Second)})
 	fast.loop = slow.loop
 	fast.View.opts.Schedule = slow.loop.schedule
-	slowNames, fastNames := slow.names(), fast.names()
+	slow.names() // starts the caches
+	fast.names()
 	f.must(fast.Client().Create(t.Context(), newWorkload("a")))
 	slow.loop.run(time.Second)
-	slowNames, fastNames = slow.names(), fast.names()
+	slowNames, fastNames := slow.names(), fast.names()
 	if len(slowNames) != 0 || len(fastNames) != 1 {
 		t.Errorf("slow %v, fast %v", slowNames, fastNames)
 	}

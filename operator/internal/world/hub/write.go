@@ -83,6 +83,7 @@ func (s *Server) update(live *item, w write) (client.Object, error) {
 		part := w.kind.shallowCopy(live.obj)
 		w.kind.setStatus(part, w.next)
 		w.next, m = part, w.kind.metaOf(part)
+	default: // nothing to keep
 	}
 	m.Namespace, m.Name, m.GenerateName, m.UID, m.CreationTimestamp = old.Namespace, old.Name, old.GenerateName, old.UID, old.CreationTimestamp
 	m.Generation, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = old.Generation, old.DeletionTimestamp, old.DeletionGracePeriodSeconds
