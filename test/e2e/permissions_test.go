@@ -44,6 +44,7 @@ var unusedPermissions = map[string]string{
 	"patch plimsoll.dev/reclaimpolicies/status":                      onlyLongTests,
 	"patch plimsoll.dev/trialpolicies/status":                        onlyLongTests,
 	"patch kueue.x-k8s.io/multikueueclusters":                        onlyLongTests, // for other credentials
+	"patch cluster.open-cluster-management.io/addonplacementscores":  onlyLongTests, // for complete responses after partial ones
 	"patch events":                                                   onlyRepetition,
 	"patch events.k8s.io/events":                                     onlyRepetition,
 	"delete cluster.open-cluster-management.io/addonplacementscores": onlyIntegration,
