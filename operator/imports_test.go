@@ -104,19 +104,13 @@ var table = []row{
 		"operator/internal/query", "operator/internal/querycache", "operator/internal/registry", "operator/internal/round",
 		"operator/internal/rebalance", "operator/internal/reclaim", "operator/internal/score", "operator/internal/shape", "operator/internal/timing", "operator/internal/trial", "operator/internal/waitqueue",
 	}},
-	{pkg: "operator/internal/operator", may: []string{
-		"operator/api/v1alpha1", "operator/internal/controller/", "operator/internal/kueuestate", "operator/internal/ledger", "operator/internal/profile",
-		"operator/internal/query", "operator/internal/registry",
+	{pkg: "operator/internal/operator/", may: []string{
+		"operator/api/v1alpha1", "operator/internal/controller/admissioncheck", "operator/internal/controller/capacitypolicy", "operator/internal/controller/jobprofile", "operator/internal/controller/metricssource", "operator/internal/controller/placementgate", "operator/internal/controller/reclaimpolicy", "operator/internal/controller/scoringpolicy", "operator/internal/controller/trial", "operator/internal/controller/workload",
+		"operator/internal/kueuestate", "operator/internal/ledger", "operator/internal/profile", "operator/internal/query", "operator/internal/registry",
 	}},
-	{pkg: "operator/internal/world", may: []string{
-		"operator/api/v1alpha1", "operator/internal/kueuestate", "operator/internal/world/hub", "operator/internal/world/metrics",
-	}},
-	{pkg: "operator/internal/world/hub"},
-	{pkg: "operator/internal/world/metrics", may: []string{
-		"operator/internal/promengine", "operator/internal/promql", "operator/internal/query",
-	}, deny: []string{"sigs.k8s.io/controller-runtime"}},
-	{pkg: "operator/internal/world/driver", may: []string{
-		"operator/internal/controller/workload", "operator/internal/operator", "operator/internal/world/", "test/story",
+	{pkg: "operator/internal/world/", may: []string{
+		"operator/api/v1alpha1", "operator/internal/controller/workload", "operator/internal/kueuestate", "operator/internal/operator",
+		"operator/internal/promengine", "operator/internal/promql", "operator/internal/query", "operator/internal/world/", "test/story",
 	}},
 	{pkg: "operator/internal/cli/", may: []string{
 		"operator/api/v1alpha1", "operator/internal/capacity", "operator/internal/clustermap", "operator/internal/dial", "operator/internal/dispatch",
