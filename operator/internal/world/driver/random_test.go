@@ -3,7 +3,6 @@
 package driver
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -19,7 +18,7 @@ import (
 
 var (
 	seeds   = flag.Int("seeds", 5, "number of random worlds")
-	first   = flag.Uint64("first", 0, "seed of the first random world; 0 = another one on each day")
+	first   = flag.Uint64("first", 1, "seed of the first random world")
 	verbose = flag.Bool("log", false, "print what happens in the worlds")
 	shrink  = flag.Int("shrink", 0, "number of runs in which a failing world may be made smaller")
 	logs    = flag.String("logs", "", "folder for the logs of failing worlds")
@@ -37,9 +36,8 @@ var knownFailures = map[world.Invariant]string{
 
 // TestRandomWorlds runs random worlds to their end. None may break an invariant.
 func TestRandomWorlds(t *testing.T) {
-	start := cmp.Or(*first, uint64(time.Now().Unix()/86400)*1_000_000)
 	stats := statistics{known: map[world.Invariant]int{}}
-	for seed := start; seed < start+uint64(*seeds); seed++ {
+	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		spec := world.Random(seed)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandom(t, spec, &stats) })
 		if !ok && *shrink > 0 {
