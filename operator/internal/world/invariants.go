@@ -31,8 +31,6 @@ const (
 	// StartsInTime: a job with quota that fits on a cluster which is free for it is sent there within
 	// startBound.
 	StartsInTime Invariant = "StartsInTime"
-	// NoStarvation: a job starts within the bound of order.md.
-	NoStarvation Invariant = "NoStarvation"
 	// NoOvercommit: when a cluster admits a job, the jobs that it has admitted request no more devices than
 	// it has, those left out that hang for longer than --ledger-ttl.
 	NoOvercommit Invariant = "NoOvercommit"
@@ -47,8 +45,6 @@ const (
 	FewWrites Invariant = "FewWrites"
 	// Drains: after the last job, nothing of it is left in the operator.
 	Drains Invariant = "Drains"
-	// TrueMessage: what the gate's check says of a cluster was true shortly before.
-	TrueMessage Invariant = "TrueMessage"
 )
 
 // Bounds of the invariants.

@@ -108,11 +108,6 @@ type Job struct {
 	// Grace is the time for which a pod holds its devices after its deletion. Lingers is the same
 	// after it has finished.
 	Grace, Lingers time.Duration
-	// Resize changes the number of pods of an elastic job at ResizeAt after it started.
-	Resize   int64
-	ResizeAt time.Duration
-	// Components is the number of workloads of a LeaderWorkerSet.
-	Components int
 }
 
 // JobKind is the kind of a job.
@@ -122,12 +117,8 @@ type JobKind string
 const (
 	// KindJob is a batch/v1 Job.
 	KindJob JobKind = "Job"
-	// KindElastic is a Job whose number of pods changes while it runs, by workload slices.
-	KindElastic JobKind = "ElasticJob"
 	// KindGroup is a group of plain pods.
 	KindGroup JobKind = "PodGroup"
-	// KindComponents is a LeaderWorkerSet: several workloads on one cluster.
-	KindComponents JobKind = "LeaderWorkerSet"
 )
 
 // Behavior of pods on a node.

@@ -77,8 +77,6 @@ type Operator interface {
 	Remaining() string
 	// Holds are the clusters that are held, by the workload for which they are.
 	Holds() map[string]string
-	// Promised are the devices in the ledger, by cluster.
-	Promised() map[string]int64
 }
 
 // New builds a world before its first event. now is the clock.

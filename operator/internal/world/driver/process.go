@@ -151,11 +151,3 @@ func (p *process) Holds() map[string]string {
 	}
 	return held
 }
-
-// Promised are the devices in the ledger, by cluster.
-func (p *process) Promised() map[string]int64 {
-	if p.present == nil {
-		return nil
-	}
-	return p.present.gates.Ledger.DevicesByCluster()
-}
