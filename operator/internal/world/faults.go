@@ -190,7 +190,7 @@ func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster b
 		return func() { s.set(func() { delete(s.lost, name) }); c.metricsFoundAt = w.loop.Now() }, true
 	case Lies:
 		s.lies[name] = f.Amount
-		return func() { delete(s.lies, name) }, true
+		return func() { delete(s.lies, name); c.metricsFoundAt = w.loop.Now() }, true
 	default: // kinds of another part of the world
 	}
 	return nil, false

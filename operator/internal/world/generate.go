@@ -16,9 +16,10 @@ func Random(seed uint64) Spec {
 	s.Clusters = g.clusters()
 	s.Settings = g.settings()
 	s.Queues = g.queues(s.Clusters)
-	s.Jobs = g.jobs(&s)
-	for i := range s.Jobs {
-		fit(&s, &s.Jobs[i])
+	for _, j := range g.jobs(&s) {
+		if fit(&s, &j) {
+			s.Jobs = append(s.Jobs, j)
+		}
 	}
 	if g.chance(.75) {
 		s.Faults = g.faultsOf(&s)
@@ -31,9 +32,10 @@ func Random(seed uint64) Spec {
 	return s
 }
 
-// fit makes a job smaller until an empty cluster takes it. A job that fits nowhere keeps its quota on the hub
-// for ever; a named world has one.
-func fit(s *Spec, j *Job) {
+// fit makes a job smaller, or changes its device model, until it fits on an empty cluster and into the quota of
+// an empty hub. It reports whether there is such a job. One that fits nowhere keeps its quota on the hub for
+// ever, or the first place of its queue; a named world has one.
+func fit(s *Spec, j *Job) bool {
 	for !s.fitsEmpty(j) {
 		switch {
 		case j.CPU > 0 || j.Memory > 0:
@@ -43,16 +45,26 @@ func fit(s *Spec, j *Job) {
 		case j.Devices > 1:
 			j.Devices /= 2
 		default:
-			return
+			for _, j.Model = range modelsOf(s.Clusters) {
+				if s.fitsEmpty(j) {
+					return true
+				}
+			}
+			return false
 		}
 	}
+	return true
 }
 
-// fitsEmpty reports whether an empty cluster takes a job.
+// fitsEmpty reports whether an empty fleet takes a job.
 func (s *Spec) fitsEmpty(j *Job) bool {
-	full := complete(Spec{Clusters: s.Clusters, Jobs: []Job{*j}})
+	full := complete(Spec{Clusters: s.Clusters, Queues: s.Queues, Jobs: []Job{*j}})
+	job, flavors := &full.Jobs[0], flavorsOf(full.Clusters)
+	if !newQuota(full.Queues, flavors).takes(job, job.Devices*job.Pods) {
+		return false
+	}
 	for i := range full.Clusters {
-		if emptyCluster(&full.Clusters[i]).placeable(&full.Jobs[0], full.Jobs[0].Pods) >= full.Jobs[0].Pods {
+		if emptyCluster(&full.Clusters[i]).placeable(job, job.Pods) >= job.Pods {
 			return true
 		}
 	}

@@ -32,7 +32,7 @@ const (
 	// startBound.
 	StartsInTime Invariant = "StartsInTime"
 	// NoOvercommit: when a cluster admits a job, the jobs that it has admitted request no more devices than
-	// it has, those left out that hang for longer than --ledger-ttl.
+	// it has, those left out that hang for longer than --ledger-ttl, or than a minute if no pod runs there.
 	NoOvercommit Invariant = "NoOvercommit"
 	// NoVainKill: no running job is preempted for one that does not start within vainBound, and none
 	// twice by the same.
@@ -291,25 +291,33 @@ func (w *World) placed(key types.NamespacedName, on string) {
 			sent += c.admitted(other)
 		}
 	}
-	if sent > total && !w.excusesOvercommit(c) {
+	if sent > total && !r.misled && !w.excusesOvercommit(c) {
 		w.broken(NoOvercommit, r.Name, "%s is sent to %s, where jobs then request %d devices of %d", r.Name, on, sent, total)
 	}
 }
 
 // holds reports whether the cluster has admitted a job that may still start. Kueue deletes a copy of a job that
 // another cluster, which was unreachable, admitted before. The gate no longer counts a job that hangs for
-// ledgerTTL.
+// ledgerTTL, or for unownedTTL while the exporters of the cluster show no owner of any pod.
 func (c *cluster) holds(r *Run) bool {
 	wl := c.kueue.workloads.get(r.Key)
-	if wl == nil || wl.Status.Admission == nil {
+	n := len(r.placements)
+	if wl == nil || wl.Status.Admission == nil || n == 0 {
 		return false
 	}
-	n := len(r.placements)
-	return n > 0 && (r.placements[n-1].started || c.world.loop.Now().Sub(r.placements[n-1].at) < ledgerTTL)
+	limit := ledgerTTL
+	if !slices.ContainsFunc(c.pods, func(p *pod) bool { return p.node != nil }) {
+		limit = unownedTTL
+	}
+	return r.placements[n-1].started || c.world.loop.Now().Sub(r.placements[n-1].at) < limit
 }
 
-// ledgerTTL is the operator's --ledger-ttl.
-const ledgerTTL = 10 * time.Minute
+const (
+	// ledgerTTL is the operator's --ledger-ttl.
+	ledgerTTL = 10 * time.Minute
+	// unownedTTL is 4 times the operator's --ledger-settle.
+	unownedTTL = time.Minute
+)
 
 // admitted are the devices that the cluster's Kueue has admitted for a job, which may be fewer than it requests.
 func (c *cluster) admitted(r *Run) int64 {
@@ -323,8 +331,13 @@ func (c *cluster) admitted(r *Run) int64 {
 	return r.Devices * r.Pods
 }
 
+// lies reports whether the metrics of a cluster are wrong, or were until recently.
+func (w *World) lies(cluster string) bool {
+	return w.faults.lies[cluster] != 0 || w.loop.Now().Sub(w.clusterOf(cluster).metricsFoundAt) < truthLag
+}
+
 func (w *World) excusesOvercommit(c *cluster) bool {
-	if w.faults.lies[c.spec.Name] != 0 || w.settings.Gate.Freshness.OnStale == "Open" {
+	if w.settings.Gate.Freshness.OnStale == "Open" {
 		return true
 	}
 	return slices.ContainsFunc(w.Spec.Queues, func(q Queue) bool { return q.WithinQueue != "" || q.ReclaimCohort != "" })
@@ -381,6 +394,9 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) {
 		}
 		if !slices.Equal(old.Status.NominatedClusterNames, wl.Status.NominatedClusterNames) {
 			w.note("%s is nominated to %v", r.Name, wl.Status.NominatedClusterNames)
+			if len(wl.Status.NominatedClusterNames) > 0 {
+				r.misled = slices.ContainsFunc(wl.Status.NominatedClusterNames, w.lies)
+			}
 		}
 		if n := len(r.placements); n > 0 && old.Status.ClusterName != nil && wl.Status.ClusterName == nil {
 			r.placements[n-1].endedAt = w.loop.Now()
@@ -442,23 +458,15 @@ func (r *Run) mayEnd() bool {
 	if r.Behavior == Crashes || r.Behavior == NeverReady {
 		return false
 	}
+	if !r.world.kueue.quota.takes(r.Job, r.Pods*r.Devices) {
+		return false
+	}
 	for _, c := range r.world.clusters {
-		if emptyCluster(c.spec).placeable(r.Job, r.Pods) >= r.Pods && c.nominalFor(r.Job) >= r.Pods*r.Devices {
+		if emptyCluster(c.spec).placeable(r.Job, r.Pods) >= r.Pods && c.kueue.quota.takes(r.Job, r.Pods*r.Devices) {
 			return true
 		}
 	}
 	return false
-}
-
-// nominalFor is the largest nominal quota of a worker's queue that a job may use, with its cohort's.
-func (c *cluster) nominalFor(j *Job) int64 {
-	best := int64(0)
-	for _, f := range c.kueue.quota.flavors {
-		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) {
-			best = max(best, c.kueue.quota.available(j.Queue, f.name, map[string]map[string]int64{}))
-		}
-	}
-	return best
 }
 
 // Finish tests what must hold when the world is over.

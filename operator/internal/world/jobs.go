@@ -131,6 +131,8 @@ type Run struct {
 	killedAt     time.Time
 	killed       string
 	vainReported bool
+	// misled: the metrics of a cluster that it is nominated to are wrong.
+	misled bool
 	// fitsSince is since when a cluster is free for the waiting job.
 	fitsSince time.Time
 }

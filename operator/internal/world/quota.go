@@ -36,6 +36,25 @@ type clusterQueue struct {
 	inactive bool
 }
 
+// newQuota is the quota of a hub's queues.
+func newQuota(queues []Queue, flavors []flavor) *quota {
+	q := &quota{queues: map[string]*clusterQueue{}, flavors: flavors}
+	for i := range queues {
+		q.queues[queues[i].Name] = &clusterQueue{spec: &queues[i], nominal: byFlavor(queues[i].Nominal), stop: kueue.None}
+	}
+	return q
+}
+
+// takes reports whether the queues have quota for the devices of a job, if nothing is used.
+func (q *quota) takes(j *Job, devices int64) bool {
+	for _, f := range q.flavors {
+		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && q.available(j.Queue, f.name, nil) >= devices {
+			return true
+		}
+	}
+	return false
+}
+
 // flavorOf is the name of the ResourceFlavor of a device model.
 func flavorOf(model string) string { return strings.ToLower(model) }
 

@@ -112,11 +112,7 @@ func New(spec Spec, scheme *runtime.Scheme, rules *metrics.Rules, now func() tim
 
 func (w *World) newHubKueue(flavors []flavor) *kueueControl {
 	k := &kueueControl{world: w, name: "hub", workloads: w.hubStore, pending: map[types.NamespacedName]bool{}, timers: map[types.NamespacedName]time.Time{},
-		quota: &quota{queues: map[string]*clusterQueue{}, flavors: flavors}, podsReadyTimeout: w.settings.HubPodsReadyTimeout}
-	for i := range w.Spec.Queues {
-		q := &w.Spec.Queues[i]
-		k.quota.queues[q.Name] = &clusterQueue{spec: q, nominal: byFlavor(q.Nominal), stop: kueue.None}
-	}
+		quota: newQuota(w.Spec.Queues, flavors), podsReadyTimeout: w.settings.HubPodsReadyTimeout}
 	k.jobOf = func(key types.NamespacedName) *batchJob { return w.jobs[key] }
 	k.checksOf = func(queue string) []string {
 		q := k.quota.queues[queue]
