@@ -296,9 +296,9 @@ func (w *World) placed(key types.NamespacedName, on string) {
 	}
 }
 
-// holds reports whether the cluster has admitted a job that may still start. Kueue deletes a copy of a job that
-// another cluster, which was unreachable, admitted before. The gate no longer counts a job that hangs for
-// ledgerTTL, or for unownedTTL while the exporters of the cluster show no owner of any pod.
+// holds reports whether the cluster has admitted a job that runs or may still start. Kueue deletes a copy of a job that
+// another cluster, which was unreachable, admitted before. The gate no longer counts a job that ran and
+// lost its nodes, nor one that hangs for ledgerTTL, or for unownedTTL while the exporters of the cluster show no owner of any pod.
 func (c *cluster) holds(r *Run) bool {
 	wl := c.kueue.workloads.get(r.Key)
 	n := len(r.placements)
@@ -309,7 +309,8 @@ func (c *cluster) holds(r *Run) bool {
 	if !slices.ContainsFunc(c.pods, func(p *pod) bool { return p.node != nil }) {
 		limit = unownedTTL
 	}
-	return r.placements[n-1].started || c.world.loop.Now().Sub(r.placements[n-1].at) < limit
+	_, runs := r.running[c.spec.Name]
+	return runs || !r.placements[n-1].started && c.world.loop.Now().Sub(r.placements[n-1].at) < limit
 }
 
 const (
