@@ -28,6 +28,9 @@ func Random(seed uint64) Spec {
 			s.Faults = append(s.Faults, Fault{Kind: Deleted, Job: j.Name, At: j.At + g.seconds(300, 1500)})
 		}
 	}
+	kinds := generator{rand.New(rand.NewPCG(seed, 0x6b696e64))} // of their own, so that the rest of a seed's world stays the same
+	kinds.makeElastic(&s)
+	kinds.makeSets(&s)
 	return s
 }
 
@@ -52,7 +55,7 @@ func fit(s *Spec, j *Job) {
 func (s *Spec) fitsEmpty(j *Job) bool {
 	full := complete(Spec{Clusters: s.Clusters, Jobs: []Job{*j}})
 	for i := range full.Clusters {
-		if emptyCluster(&full.Clusters[i]).placeable(&full.Jobs[0], full.Jobs[0].Pods) >= full.Jobs[0].Pods {
+		if emptyCluster(&full.Clusters[i]).placeable(&full.Jobs[0], full.Jobs[0].allPods()) >= full.Jobs[0].allPods() {
 			return true
 		}
 	}
