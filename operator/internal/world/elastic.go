@@ -302,6 +302,19 @@ func (w *World) isGrowing(c *cluster, key types.NamespacedName) bool {
 	return w.runs[key] != nil && w.runs[key].Elastic && (wl == nil || wl.Status.Admission == nil)
 }
 
+// fitsWherever reports whether each empty cluster that takes a job takes it with another number of pods, too. A
+// job that has outgrown its cluster never ends on the hub, and keeps its quota.
+func (s *Spec) fitsWherever(j *Job, pods int64) bool {
+	for _, c := range s.Clusters {
+		alone := Spec{Clusters: []Cluster{c}}
+		other := *j
+		if other.Pods = pods; alone.fitsEmpty(j) && !alone.fitsEmpty(&other) {
+			return false
+		}
+	}
+	return true
+}
+
 // makeElastic makes some jobs elastic, and resizes them.
 func (g generator) makeElastic(s *Spec) {
 	for i := range s.Jobs {
@@ -312,10 +325,8 @@ func (g generator) makeElastic(s *Spec) {
 		j.Elastic = true
 		for range 1 + g.IntN(3) {
 			f := Fault{Kind: Resized, Job: j.Name, At: j.At + g.seconds(1, 30+int(j.Duration/time.Second)), Amount: 1 + g.Int64N(5)}
-			if larger := *j; !g.chance(.2) {
-				if larger.Pods = f.Amount; !s.fitsEmpty(&larger) {
-					f.Amount = j.Pods
-				}
+			if !s.fitsWherever(j, f.Amount) {
+				f.Amount = j.Pods
 			}
 			s.Faults = append(s.Faults, f)
 		}

@@ -457,6 +457,9 @@ func (r *Run) mayEnd() bool {
 		return false
 	}
 	for _, c := range r.world.clusters {
+		if wl := r.world.kueue.workloads.get(r.Key); r.Elastic && wl != nil && ptr.Deref(wl.Status.ClusterName, c.spec.Name) != c.spec.Name {
+			continue // its slices stay where it runs
+		}
 		if emptyCluster(c.spec).placeable(r.Job, r.allPods()) >= r.allPods() && c.nominalFor(r.Job) >= r.allPods()*r.Devices {
 			return true
 		}

@@ -111,6 +111,7 @@ func (k *kueueControl) reconcile(key types.NamespacedName) {
 	}
 	if !kueuestate.IsActive(wl) {
 		k.reconcileInactive(wl, key)
+		k.schedule() // others may take its quota
 		return
 	}
 	if k.isDeactivationTarget(wl) {

@@ -93,6 +93,11 @@ func TestNamedWorlds(t *testing.T) {
 			Faults: []world.Fault{{Kind: world.WritesFail, Amount: 400, At: time.Second, Lasts: 5 * time.Minute}}},
 		{Name: "no metrics for ten minutes", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)}, Jobs: stream(30, 2),
 			Faults: []world.Fault{{Kind: world.PrometheusDown, At: 3 * time.Minute, Lasts: 10 * time.Minute}}},
+		{Name: "an elastic job is resized before and after it runs", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)},
+			Jobs: append(burst(4, 4), world.Job{Name: "elastic", Elastic: true, At: 2 * time.Minute, Devices: 2, Duration: 10 * time.Minute}),
+			Faults: []world.Fault{{Kind: world.Resized, Job: "elastic", Amount: 3, At: 2*time.Minute + time.Second}, {Kind: world.Resized, Job: "elastic", Amount: 1, At: 5 * time.Minute},
+				{Kind: world.Resized, Job: "elastic", Amount: 4, At: 6 * time.Minute}, {Kind: world.OperatorDown, At: 6*time.Minute + time.Second, Lasts: 10 * time.Second}}},
+		{Name: "LeaderWorkerSets fill the fleet", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)}, Jobs: append(burst(6, 1), sets(6)...)},
 	}
 	for i := range worlds {
 		t.Run(worlds[i].Name, func(t *testing.T) {
@@ -105,6 +110,15 @@ func TestNamedWorlds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sets are LeaderWorkerSets of three components that arrive every 10 s.
+func sets(n int) []world.Job {
+	var jobs []world.Job
+	for i := range n {
+		jobs = append(jobs, world.Job{Name: "set" + string(rune('a'+i)), Kind: world.KindSet, Components: 3, At: time.Minute + time.Duration(i)*10*time.Second, Devices: 2, Duration: 3 * time.Minute})
+	}
+	return jobs
 }
 
 // burst are jobs that arrive at once.
