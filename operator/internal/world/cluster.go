@@ -27,7 +27,7 @@ type pod struct {
 	ready                bool
 	ended                bool // holds its devices only until it is gone
 	deleting             bool
-	gone                 func() // called when the pod has ended; nil = nothing
+	onEnd                func() // called when the pod has ended; nil = nothing
 }
 
 // effectiveCPU is what kube-scheduler counts: the larger of the containers' and the init
@@ -210,8 +210,8 @@ func (c *cluster) removePod(p *pod) {
 	if p.node != nil {
 		p.node.pods = slices.DeleteFunc(p.node.pods, func(other *pod) bool { return other == p })
 	}
-	if p.gone != nil {
-		p.gone()
+	if p.onEnd != nil {
+		p.onEnd()
 	}
 	c.schedulePods()
 }

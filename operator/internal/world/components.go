@@ -152,7 +152,7 @@ func (r *remoteJob) componentRuns() {
 	w.loop.After(r.spec.Duration, func() { w.endSet(set, true) })
 }
 
-// componentPlaced begins the user's patience.
+// componentPlaced begins the time after which the user gives the set up.
 func (w *World) componentPlaced(r *Run) {
 	if r.set == nil || r.set.placed {
 		return

@@ -64,7 +64,7 @@ func (r *remoteJob) ends(p *pod) {
 		return
 	}
 	r.active++
-	p.gone = func() {
+	p.onEnd = func() {
 		r.active--
 		r.on.kueue.changed(r.key)
 	}
