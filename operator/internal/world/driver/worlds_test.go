@@ -32,6 +32,7 @@ func TestKnownFailures(t *testing.T) {
 		{world.NoVainReturn, noPodStarts(), "cluster1 again"},
 		{world.NoVainKill, preemptorFitsNowhere(), "which has not started 10m0s later"},
 		{world.StartsWhereSent, noCPU(), "has not ended"},
+		{world.NoVainReturn, componentWithoutQuota(), "set-0 is sent"},
 	} {
 		t.Run(tc.spec.Name, func(t *testing.T) {
 			w := Run(t, tc.spec, Options{Verbose: printLog()})
@@ -68,6 +69,16 @@ func preemptorFitsNowhere() world.Spec {
 	}
 	s.Jobs = append(s.Jobs, world.Job{Name: "high", At: 5 * time.Minute, Devices: 8, Priority: 10, Duration: time.Minute})
 	return s
+}
+
+// componentWithoutQuota has a LeaderWorkerSet whose last component gets no quota. MultiKueue deletes the set on the
+// worker for that component as soon as another one is admitted there. The gate sends the others again every few
+// seconds.
+func componentWithoutQuota() world.Spec {
+	return world.Spec{Name: "a component without quota", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)},
+		Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 5}}},
+		Jobs: []world.Job{{Name: "other", At: 30 * time.Second, Devices: 1, Duration: 5 * time.Minute},
+			{Name: "set", Kind: world.KindSet, Components: 3, At: time.Minute, Devices: 2, Duration: 3 * time.Minute}}}
 }
 
 // noCPU has a cluster with free devices on nodes without free CPU.
