@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -451,28 +452,29 @@ func (w *World) AllOver() bool {
 	return len(w.order) == w.Spec.workloads() && !slices.ContainsFunc(w.order, func(r *Run) bool { return r.Done.IsZero() && !r.Deleted && r.mayEnd() })
 }
 
-// mayEnd reports whether the job can end in this world: its pods succeed, and an empty cluster takes them.
+// mayEnd reports whether the job can end in this world: its pods succeed, an empty cluster takes them, and an
+// empty queue on the hub does.
 func (r *Run) mayEnd() bool {
-	if r.Behavior == Crashes || r.Behavior == NeverReady {
+	if r.Behavior == Crashes || r.Behavior == NeverReady || r.world.kueue.nominalFor(r.Job) < cmp.Or(r.MinPods, r.allPods())*r.Devices {
 		return false
 	}
 	for _, c := range r.world.clusters {
 		if wl := r.world.kueue.workloads.get(r.Key); r.Elastic && wl != nil && ptr.Deref(wl.Status.ClusterName, c.spec.Name) != c.spec.Name {
 			continue // its slices stay where it runs
 		}
-		if emptyCluster(c.spec).placeable(r.Job, r.allPods()) >= r.allPods() && c.nominalFor(r.Job) >= r.allPods()*r.Devices {
+		if emptyCluster(c.spec).placeable(r.Job, r.allPods()) >= r.allPods() && c.kueue.nominalFor(r.Job) >= r.allPods()*r.Devices {
 			return true
 		}
 	}
 	return false
 }
 
-// nominalFor is the largest nominal quota of a worker's queue that a job may use, with its cohort's.
-func (c *cluster) nominalFor(j *Job) int64 {
+// nominalFor is the largest nominal quota of its queue that a job may use, with its cohort's.
+func (k *kueueControl) nominalFor(j *Job) int64 {
 	best := int64(0)
-	for _, f := range c.kueue.quota.flavors {
+	for _, f := range k.quota.flavors {
 		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) {
-			best = max(best, c.kueue.quota.available(j.Queue, f.name, map[string]map[string]int64{}))
+			best = max(best, k.quota.available(j.Queue, f.name, map[string]map[string]int64{}))
 		}
 	}
 	return best
