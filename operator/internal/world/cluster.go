@@ -27,6 +27,7 @@ type pod struct {
 	ready                bool
 	ended                bool // holds its devices only until it is gone
 	deleting             bool
+	onEnd                func() // called when the pod has ended; nil = nothing
 }
 
 // effectiveCPU is what kube-scheduler counts: the larger of the containers' and the init
@@ -208,6 +209,9 @@ func (c *cluster) removePod(p *pod) {
 	c.pods = slices.DeleteFunc(c.pods, func(other *pod) bool { return other == p })
 	if p.node != nil {
 		p.node.pods = slices.DeleteFunc(p.node.pods, func(other *pod) bool { return other == p })
+	}
+	if p.onEnd != nil {
+		p.onEnd()
 	}
 	c.schedulePods()
 }

@@ -38,10 +38,13 @@ func (w *World) StateOf(job string) State {
 		}
 	}
 	for _, c := range w.clusters {
-		if c.kueue.workloads.get(run.Key) != nil {
+		if slices.ContainsFunc(run.keys(), func(key types.NamespacedName) bool {
+			wl := c.kueue.workloads.get(key)
+			return wl != nil && !isReplaced(wl)
+		}) {
 			s.Copies = append(s.Copies, c.spec.Name)
 		}
-		if j := c.jobs[run.Key.String()]; j != nil && !j.endsAt.IsZero() {
+		if j := c.jobFor(run.Key); j != nil && !j.endsAt.IsZero() {
 			s.Running = append(s.Running, c.spec.Name)
 		}
 	}
@@ -57,8 +60,7 @@ func (w *World) SubmitNow(j Job) {
 // DeleteJob deletes a job as its user does.
 func (w *World) DeleteJob(job string) {
 	if run := w.runOf(job); run != nil {
-		run.Deleted = true
-		w.kueue.workloads.remove(run.Key)
+		w.removeJob(run)
 	}
 }
 

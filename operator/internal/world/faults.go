@@ -101,7 +101,7 @@ func (w *World) apply(f *Fault) (undo func()) {
 			return undo
 		}
 	}
-	if run := w.runOf(f.Job); run != nil {
+	if run := w.targetOf(f); run != nil {
 		return w.applyToJob(f, run)
 	}
 	s := &w.faults
@@ -218,7 +218,9 @@ func (c *cluster) loseNodes(n int64) []*node {
 					job.endsAt = time.Time{}
 					job.run.stopped(c.spec.Name)
 				}
-				job.start(job.batchJob.pods)
+				if !job.losesPod() {
+					job.start(job.batchJob.pods)
+				}
 				job.podsChanged()
 			}
 		}
@@ -228,7 +230,7 @@ func (c *cluster) loseNodes(n int64) []*node {
 
 func (w *World) runOf(name string) *Run {
 	for _, r := range w.order {
-		if r.Name == name {
+		if r.Name == name || r.set != nil && r.set.name == name {
 			return r
 		}
 	}
@@ -237,6 +239,9 @@ func (w *World) runOf(name string) *Run {
 
 func (w *World) applyToJob(f *Fault, run *Run) (undo func()) {
 	key := run.Key
+	if f.Kind == Preempted {
+		key = w.holderOf(run)
+	}
 	wl := w.kueue.workloads.get(key)
 	if wl == nil || kueuestate.IsFinished(wl) {
 		return nil
@@ -257,8 +262,9 @@ func (w *World) applyToJob(f *Fault, run *Run) (undo func()) {
 			c.loseCopy(key)
 		}
 	case Deleted:
-		run.Deleted = true
-		w.kueue.workloads.remove(key)
+		w.removeJob(run)
+	case Resized:
+		w.resize(run, f.Amount)
 	case QueueStopped:
 		cq := w.kueue.quota.queues[run.Queue]
 		cq.stop = kueue.Hold

@@ -29,6 +29,9 @@ func Random(seed uint64) Spec {
 			s.Faults = append(s.Faults, Fault{Kind: Deleted, Job: j.Name, At: j.At + g.seconds(300, 1500)})
 		}
 	}
+	kinds := generator{rand.New(rand.NewPCG(seed, 0x6b696e64))} // of their own, so that the rest of a seed's world stays the same
+	kinds.makeElastic(&s)
+	kinds.makeSets(&s)
 	return s
 }
 
@@ -60,11 +63,11 @@ func fit(s *Spec, j *Job) bool {
 func (s *Spec) fitsEmpty(j *Job) bool {
 	full := complete(Spec{Clusters: s.Clusters, Queues: s.Queues, Jobs: []Job{*j}})
 	job, flavors := &full.Jobs[0], flavorsOf(full.Clusters)
-	if !newQuota(full.Queues, flavors).takes(job, job.Devices*job.Pods) {
+	if !newQuota(full.Queues, flavors).takes(job, job.Devices*job.allPods()) {
 		return false
 	}
 	for i := range full.Clusters {
-		if emptyCluster(&full.Clusters[i]).placeable(job, job.Pods) >= job.Pods {
+		if emptyCluster(&full.Clusters[i]).placeable(job, job.allPods()) >= job.allPods() {
 			return true
 		}
 	}

@@ -202,14 +202,28 @@ func (w *World) reportConnection(cluster string, connected bool) {
 
 // submit creates the Workload of a job, as Kueue does for a new job.
 func (w *World) submit(j *Job) {
+	if j.Kind == KindSet {
+		w.submitSet(j)
+		return
+	}
+	r := w.newRun(j)
+	w.create(workloadOf(r.Job, r.Key, r.UID))
+}
+
+// newRun begins the run of a job or of a component.
+func (w *World) newRun(j *Job) *Run {
 	key := key(j)
 	uid := types.UID(j.Name + "-" + strconv.FormatUint(w.Spec.Seed, 10))
 	run := &Run{Job: j, world: w, Key: key, UID: uid, Submitted: w.loop.Now(), running: map[string]time.Time{}, killers: map[string]int{}}
+	if j.Elastic {
+		own := *j // its size changes
+		run.Job, run.slices = &own, []types.NamespacedName{key}
+	}
 	w.runs[key] = run
 	w.order = append(w.order, run)
 	w.jobs[key] = &batchJob{spec: j, key: key, suspended: true, pods: j.Pods}
-	w.create(workloadOf(j, key, uid))
 	w.note("submit %s: %d x %d %s %s, priority %d, %s", j.Name, j.Pods, j.Devices, j.Resource, j.Model, j.Priority, j.Duration)
+	return run
 }
 
 // workloadOf is the Workload that Kueue makes for a job.
@@ -242,12 +256,12 @@ func workloadOf(j *Job, key types.NamespacedName, uid types.UID) *kueue.Workload
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid},
 		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(j.Queue), Priority: &priority, Active: &yes, PodSets: []kueue.PodSet{set}}}
 	if j.Kind == KindGroup {
-		for i := range j.Pods {
-			name := j.Name + "-" + strconv.FormatInt(i, 10)
-			wl.OwnerReferences = append(wl.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: types.UID(name)})
-		}
+		ownByPods(wl, j)
 	} else {
 		wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: j.Name, UID: uid + "-job", Controller: &yes}}
+	}
+	if j.Elastic {
+		wl.Annotations = map[string]string{elasticAnnotation: "true"}
 	}
 	if j.Limit {
 		seconds := int32(j.Duration/time.Second) + 600

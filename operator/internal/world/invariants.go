@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -97,6 +98,7 @@ func (w *World) check() {
 			continue
 		}
 		w.checkCopies(r)
+		w.checkTogether(r)
 		if disturbed {
 			r.fitsSince = time.Time{}
 			continue
@@ -115,16 +117,25 @@ func (w *World) checkCopies(r *Run) {
 	var on []string
 	excused := false
 	for _, c := range w.clusters {
-		j := c.jobs[r.Key.String()]
-		if j != nil && slices.ContainsFunc(j.pods, func(p *pod) bool { return p.node != nil && !p.deleting }) {
+		if c.hasPods(r) {
 			on = append(on, c.spec.Name)
-			remote := w.multiKueue.remotes[c.spec.Name]
-			excused = excused || !c.reachable || !remote.connected || w.loop.Now().Sub(c.foundAt) < copyGrace
+			excused = excused || w.isExcused(c)
 		}
 	}
 	if len(on) > 1 && !excused && !w.kueue.paused {
 		w.broken(OneCopy, r.Name, "%s has pods on %s", r.Name, strings.Join(on, " and "))
 	}
+}
+
+// hasPods reports whether pods of a job have nodes on the cluster.
+func (c *cluster) hasPods(r *Run) bool {
+	j := c.jobFor(r.Key)
+	return j != nil && slices.ContainsFunc(j.pods, func(p *pod) bool { return p.node != nil && !p.deleting })
+}
+
+// isExcused reports whether Kueue may not have removed copies from the cluster yet.
+func (w *World) isExcused(c *cluster) bool {
+	return !c.reachable || !w.multiKueue.remotes[c.spec.Name].connected || w.loop.Now().Sub(c.foundAt) < copyGrace
 }
 
 // checkStart reports a job that waits although a cluster is free for it.
@@ -145,7 +156,7 @@ func (w *World) checkStart(r *Run, holds map[string]string) {
 		if held, isHeld := holds[c.spec.Name]; isHeld && held != r.Key.String() || w.faults.lost[c.spec.Name] != "" {
 			continue
 		}
-		if w.isQuiet(c) && w.settled(c) && c.takes(r.asAssigned(wl)) {
+		if job := r.mayGoTo(c, r.asAssigned(wl)); job != nil && w.isQuiet(c) && w.settled(c) && c.takes(job) {
 			where = c.spec.Name
 			break
 		}
@@ -210,7 +221,7 @@ func (w *World) isQuiet(c *cluster) bool {
 			continue
 		}
 		isSent := slices.Contains(wl.Status.NominatedClusterNames, c.spec.Name) || wl.Status.ClusterName != nil && *wl.Status.ClusterName == c.spec.Name
-		if j := c.jobs[key.String()]; isSent && (j == nil || !j.podsReady() && j.spec.Behavior != NeverReady) {
+		if j := c.jobFor(key); isSent && (j == nil || w.isGrowing(c, key) || !j.podsReady() && j.spec.Behavior != NeverReady) {
 			return false
 		}
 	}
@@ -264,17 +275,21 @@ func (w *World) placed(key types.NamespacedName, on string) {
 	r := w.runs[key]
 	now := w.loop.Now()
 	w.note("%s is admitted on %s", r.Name, on)
+	if _, runs := r.running[on]; runs && r.Elastic {
+		return // a new slice of a running job
+	}
 	if n := len(r.placements); n > 0 {
 		last := &r.placements[n-1]
 		if last.cluster == on && !last.started && !last.endedAt.IsZero() && now.Sub(last.endedAt) < returnBound {
 			for _, c := range w.clusters {
-				if c.spec.Name != on && w.isQuiet(c) && c.takes(r.Job) {
+				if job := r.mayGoTo(c, r.Job); c.spec.Name != on && job != nil && w.isQuiet(c) && c.takes(job) {
 					w.broken(NoVainReturn, r.Name, "%s is sent to %s again %s after it could not start there (%s), although it fits on %s", r.Name, on, now.Sub(last.endedAt).Round(time.Second), last.why, c.spec.Name)
 				}
 			}
 		}
 	}
 	r.placements = append(r.placements, placement{cluster: on, at: now})
+	w.componentPlaced(r)
 	c := w.clusterOf(on)
 	total, sent := int64(0), int64(0)
 	for _, n := range c.nodes {
@@ -300,9 +315,8 @@ func (w *World) placed(key types.NamespacedName, on string) {
 // another cluster, which was unreachable, admitted before. The gate no longer counts a job that ran and
 // lost its nodes, nor one that hangs for ledgerTTL, or for unownedTTL while the exporters of the cluster show no owner of any pod.
 func (c *cluster) holds(r *Run) bool {
-	wl := c.kueue.workloads.get(r.Key)
 	n := len(r.placements)
-	if wl == nil || wl.Status.Admission == nil || n == 0 {
+	if c.copyOf(r) == nil || n == 0 {
 		return false
 	}
 	limit := ledgerTTL
@@ -322,7 +336,7 @@ const (
 
 // admitted are the devices that the cluster's Kueue has admitted for a job, which may be fewer than it requests.
 func (c *cluster) admitted(r *Run) int64 {
-	if wl := c.kueue.workloads.get(r.Key); wl != nil && wl.Status.Admission != nil {
+	if wl := c.copyOf(r); wl != nil {
 		sum := int64(0)
 		for _, n := range requestOf(wl) {
 			sum += n
@@ -384,8 +398,9 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) {
 	if r == nil || wl == nil || e.Type == hub.Deleted {
 		return
 	}
-	if kueuestate.IsFinished(wl) && r.Done.IsZero() {
+	if kueuestate.IsFinished(wl) && !isReplaced(wl) && r.Done.IsZero() {
 		r.Done = w.loop.Now()
+		w.expire(r)
 		w.note("%s is done", r.Name)
 	}
 	if old, _ := e.Old.(*kueue.Workload); old != nil {
@@ -451,19 +466,20 @@ func (w *World) passOtherCheck(key types.NamespacedName, r *Run) {
 
 // AllOver reports whether every job is over that can end.
 func (w *World) AllOver() bool {
-	return len(w.order) == len(w.Spec.Jobs) && !slices.ContainsFunc(w.order, func(r *Run) bool { return r.Done.IsZero() && !r.Deleted && r.mayEnd() })
+	return len(w.order) == w.Spec.workloads() && !slices.ContainsFunc(w.order, func(r *Run) bool { return r.Done.IsZero() && !r.Deleted && r.mayEnd() })
 }
 
-// mayEnd reports whether the job can end in this world: its pods succeed, and an empty cluster takes them.
+// mayEnd reports whether the job can end in this world: its pods succeed, an empty cluster takes them, and an
+// empty queue on the hub does.
 func (r *Run) mayEnd() bool {
-	if r.Behavior == Crashes || r.Behavior == NeverReady {
-		return false
-	}
-	if !r.world.kueue.quota.takes(r.Job, r.Pods*r.Devices) {
+	if r.Behavior == Crashes || r.Behavior == NeverReady || !r.world.kueue.quota.takes(r.Job, cmp.Or(r.MinPods, r.allPods())*r.Devices) {
 		return false
 	}
 	for _, c := range r.world.clusters {
-		if emptyCluster(c.spec).placeable(r.Job, r.Pods) >= r.Pods && c.kueue.quota.takes(r.Job, r.Pods*r.Devices) {
+		if wl := r.world.kueue.workloads.get(r.Key); r.Elastic && wl != nil && ptr.Deref(wl.Status.ClusterName, c.spec.Name) != c.spec.Name {
+			continue // its slices stay where it runs
+		}
+		if emptyCluster(c.spec).placeable(r.Job, r.allPods()) >= r.allPods() && c.kueue.quota.takes(r.Job, r.allPods()*r.Devices) {
 			return true
 		}
 	}

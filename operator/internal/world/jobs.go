@@ -44,7 +44,7 @@ func (r *remoteJob) start(count int64) {
 	r.batchJob.pods = count
 	for int64(len(r.pods)) < count {
 		r.serial++
-		p := &pod{name: fmt.Sprintf("%s-%d", r.key.Name, r.serial), job: r, created: r.on.world.loop.Now(),
+		p := &pod{name: fmt.Sprintf("%s-%d", r.run.keys()[0].Name, r.serial), job: r, created: r.on.world.loop.Now(),
 			devices: r.spec.Devices, cpu: effectiveCPU(r.spec), memory: r.spec.Memory}
 		r.pods = append(r.pods, p)
 		r.on.pods = append(r.on.pods, p)
@@ -59,7 +59,11 @@ func (r *remoteJob) stop() {
 	for _, p := range r.pods {
 		r.on.deletePod(p)
 	}
-	r.pods, r.active, r.ready, r.endsAt = nil, 0, 0, time.Time{}
+	r.active = 0
+	for _, p := range r.pods {
+		r.ends(p)
+	}
+	r.pods, r.ready, r.endsAt = nil, 0, time.Time{}
 	r.suspended = true
 	if wasRunning {
 		r.run.stopped(r.on.spec.Name)
@@ -79,6 +83,11 @@ func (r *remoteJob) podsChanged() {
 	if ready == r.batchJob.pods && r.endsAt.IsZero() && r.finished == "" {
 		r.endsAt = w.loop.Now().Add(r.spec.Duration)
 		r.run.startedOn(r.on.spec.Name)
+		if r.run.set != nil {
+			r.componentRuns()
+			r.on.kueue.changed(r.key)
+			return
+		}
 		endsAt := r.endsAt
 		w.loop.After(r.spec.Duration, func() {
 			if r.endsAt.Equal(endsAt) && r.finished == "" && !r.deleted {
@@ -111,8 +120,13 @@ func (r *remoteJob) finish() {
 type Run struct {
 	*Job
 	world *World
-	Key   types.NamespacedName
-	UID   types.UID
+	// Key is the Workload; of an elastic job, the slice on which Kueue acts.
+	Key types.NamespacedName
+	// slices are all Workloads of an elastic job.
+	slices []types.NamespacedName
+	// set is the job whose component this is; nil = none.
+	set *componentSet
+	UID types.UID
 	// Submitted, Started (first time that all its pods ran) and Done (the hub knows that it ended).
 	Submitted, Started, Done time.Time
 	// Deleted by its user.

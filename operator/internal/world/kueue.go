@@ -111,6 +111,7 @@ func (k *kueueControl) reconcile(key types.NamespacedName) {
 	}
 	if !kueuestate.IsActive(wl) {
 		k.reconcileInactive(wl, key)
+		k.schedule() // others may take its quota
 		return
 	}
 	if k.isDeactivationTarget(wl) {
@@ -337,6 +338,10 @@ func countEviction(wl *kueue.Workload, reason string) {
 
 // reconcileJob is Kueue's reconciler of jobs.
 func (k *kueueControl) reconcileJob(key types.NamespacedName) {
+	key, ok := k.sliceOf(key)
+	if !ok {
+		return
+	}
 	wl, job := k.workloads.get(key), k.jobOf(key)
 	if wl == nil || job == nil || kueuestate.IsFinished(wl) {
 		return
@@ -364,7 +369,7 @@ func (k *kueueControl) reconcileJob(key types.NamespacedName) {
 		})
 	case job.suspended && kueuestate.IsAdmitted(wl):
 		k.startJob(key, wl)
-	case !job.suspended && !kueuestate.IsAdmitted(wl):
+	case !job.suspended && !kueuestate.IsAdmitted(wl) && !job.spec.Elastic: // pods of a new slice wait
 		k.stopJob(key, wl)
 	}
 }
@@ -435,13 +440,14 @@ func (k *kueueControl) usage() map[string]map[string]int64 {
 	return sum
 }
 
-// requestOf are the devices that a workload holds, by flavor.
+// requestOf are the devices that a workload holds, by flavor. A slice may be smaller than it was when it got
+// its quota.
 func requestOf(wl *kueue.Workload) map[string]int64 {
 	sum := map[string]int64{}
 	for _, a := range wl.Status.Admission.PodSetAssignments {
 		for resource, flavor := range a.Flavors {
 			q := a.ResourceUsage[resource]
-			sum[string(flavor)] += q.Value()
+			sum[string(flavor)] += q.Value() / int64(*a.Count) * int64(min(*a.Count, wl.Spec.PodSets[0].Count))
 		}
 	}
 	return sum

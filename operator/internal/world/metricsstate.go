@@ -107,8 +107,9 @@ func (c *cluster) snapshot() metrics.Snapshot {
 		if p.node == nil || !p.node.ready {
 			continue
 		}
+		kind, name := ownerOf(p)
 		s.Pods = append(s.Pods, metrics.Pod{Namespace: p.job.key.Namespace, Name: p.name, Node: p.node.name, Resource: p.node.pool.Resource, Model: p.node.pool.Model, Devices: p.devices,
-			OwnerKind: "Job", OwnerName: p.job.spec.Name})
+			OwnerKind: kind, OwnerName: name})
 	}
 	used := c.kueue.usage()
 	for i := range c.world.Spec.Queues {

@@ -165,6 +165,10 @@ func (m *multiKueue) reconcile(key types.NamespacedName) {
 	if job == nil {
 		return
 	}
+	// 1. Slices that were or will be replaced.
+	if ignores(local) {
+		return
+	}
 	// 2. Without quota or after the end, no copy stays.
 	if kueuestate.IsFinished(local) || local.Status.Admission == nil {
 		for _, name := range names {
@@ -198,7 +202,7 @@ func (m *multiKueue) reconcile(key types.NamespacedName) {
 	}
 	// 5. Copies with another spec are replaced.
 	for _, name := range names {
-		if c := m.copyOn(name, key); c != nil && outOfSync(local, c) {
+		if c := m.copyOn(name, key); c != nil && outOfSync(local, c) && !m.scaleDown(name, key, local) {
 			m.removeCopy(name, key)
 		}
 	}
@@ -213,18 +217,21 @@ func (m *multiKueue) reconcile(key types.NamespacedName) {
 		return
 	}
 	// 8. and 9. The nominated clusters get copies, the others lose them.
-	if acs.State != kueue.CheckStatePending || local.Status.ClusterName != nil || !kueuestate.OtherChecksReady(local, m.check) {
+	if acs.State != kueue.CheckStatePending || local.Status.ClusterName != nil && !kueuestate.IsElastic(local) || !kueuestate.OtherChecksReady(local, m.check) {
 		return
 	}
-	isMissing := false
-	for _, name := range local.Status.NominatedClusterNames {
+	if !m.nominateComponent(key, names) {
+		return
+	}
+	isMissing, nominated := false, nominatedFor(m.world.kueue.workloads.get(key))
+	for _, name := range nominated {
 		isMissing = isMissing || !slices.Contains(names, name)
 	}
 	for _, name := range names {
 		switch has := m.copyOn(name, key) != nil; {
-		case slices.Contains(local.Status.NominatedClusterNames, name) && !has:
+		case slices.Contains(nominated, name) && !has:
 			m.createCopy(name, key)
-		case !slices.Contains(local.Status.NominatedClusterNames, name) && has:
+		case !slices.Contains(nominated, name) && has:
 			m.removeCopy(name, key)
 		}
 	}
@@ -258,7 +265,7 @@ func (m *multiKueue) admittingLost(local *kueue.Workload, key types.NamespacedNa
 // follow converges on the worker that admitted the workload.
 func (m *multiKueue) follow(local *kueue.Workload, key types.NamespacedName, names []string, on string, job *batchJob) {
 	for _, name := range names {
-		if name != on {
+		if name != on && m.copyOn(name, key) != nil {
 			m.removeCopy(name, key)
 		}
 	}
@@ -285,6 +292,7 @@ func (m *multiKueue) follow(local *kueue.Workload, key types.NamespacedName, nam
 			check.State, check.Message, check.LastTransitionTime = kueue.CheckStateReady, "The workload was admitted on "+on, m.world.kueue.stamp()
 			wl.Status.ClusterName, wl.Status.NominatedClusterNames = &on, nil
 			m.world.placed(key, on)
+			m.wakeSiblings(key)
 			return true
 		})
 	}
@@ -309,27 +317,33 @@ func (m *multiKueue) setCheck(key types.NamespacedName, state kueue.CheckState, 
 // the copy of the status has to wait until the job on the hub is not suspended.
 func (m *multiKueue) syncJob(on string, key types.NamespacedName, local *batchJob) (deferred bool) {
 	r := m.remotes[on]
-	job := r.cluster.jobs[key.String()]
+	job := r.cluster.jobFor(key)
 	m.request(r, 1)
 	if job == nil {
 		r.cluster.createJob(key, local)
 		return false
 	}
-	if local.suspended && !job.suspended && job.finished == "" {
-		return true
+	if local.spec.Kind == KindSet {
+		return false // its status stays on the worker
 	}
-	if local.active != job.active || local.ready != job.ready || local.finished != job.finished || local.pods != job.batchJob.pods {
-		local.active, local.ready, local.finished, local.pods = job.active, job.ready, job.finished, job.batchJob.pods
+	deferred = local.suspended && !job.suspended && job.finished == ""
+	pods := job.batchJob.pods
+	if local.spec.Elastic {
+		pods = local.pods
+	}
+	if !deferred && (local.active != job.active || local.ready != job.ready || local.finished != job.finished || local.pods != pods) {
+		local.active, local.ready, local.finished, local.pods = job.active, job.ready, job.finished, pods
 		m.world.kueue.changed(key)
 	}
-	return false
+	m.syncElastic(on, key, local, job)
+	return deferred
 }
 
 func (m *multiKueue) createCopy(name string, key types.NamespacedName) {
 	r := m.remotes[name]
 	m.world.loop.After(m.request(r, 1)+m.world.dice.between(5*time.Millisecond, 30*time.Millisecond, "copy "+key.Name), func() {
 		local := m.world.kueue.workloads.get(key)
-		if m.paused || local == nil || !r.cluster.reachable || m.copyOn(name, key) != nil || local.Status.Admission == nil || !slices.Contains(local.Status.NominatedClusterNames, name) {
+		if m.paused || local == nil || !r.cluster.reachable || m.copyOn(name, key) != nil || local.Status.Admission == nil || !slices.Contains(nominatedFor(local), name) {
 			return
 		}
 		copied := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: local.UID, CreationTimestamp: m.world.kueue.stamp(), Annotations: maps.Clone(local.Annotations)}, Spec: *local.Spec.DeepCopy()}
@@ -341,7 +355,7 @@ func (m *multiKueue) createCopy(name string, key types.NamespacedName) {
 // removeCopy deletes the job and the Workload on a worker.
 func (m *multiKueue) removeCopy(name string, key types.NamespacedName) {
 	r := m.remotes[name]
-	if m.copyOn(name, key) == nil && r.cluster.jobs[key.String()] == nil {
+	if m.copyOn(name, key) == nil && r.cluster.jobFor(key) == nil {
 		return
 	}
 	m.request(r, 2)

@@ -141,6 +141,7 @@ func (k *kueueControl) admit(key types.NamespacedName, queue string, used map[st
 		for flavor, n := range requestOf(now) {
 			used[queue][flavor] += n
 		}
+		k.replaceSlice(now, used)
 	}
 	return true
 }
@@ -191,10 +192,7 @@ func (k *kueueControl) wouldBorrow(wl *kueue.Workload, used map[string]map[strin
 	if cq == nil || cq.spec.Cohort == "" {
 		return false
 	}
-	left := map[string]int64{}
-	for _, f := range k.quota.flavors {
-		left[f.name] = cq.nominal[f.name] - used[queue][f.name]
-	}
+	left := k.leftFor(wl, queue, func(flavor string) int64 { return cq.nominal[flavor] - used[queue][flavor] })
 	for i := range wl.Spec.PodSets {
 		p := &wl.Spec.PodSets[i]
 		if _, ok := assignPodSet(p, p.Count, k.quota.flavors, left); !ok {
@@ -222,10 +220,7 @@ func queueTime(wl *kueue.Workload) time.Time {
 
 // assign finds a flavor for each pod set, with fewer pods if the job permits it; nil = no quota.
 func (k *kueueControl) assign(wl *kueue.Workload, queue string, used map[string]map[string]int64) []kueue.PodSetAssignment {
-	left := map[string]int64{}
-	for _, f := range k.quota.flavors {
-		left[f.name] = k.quota.available(queue, f.name, used)
-	}
+	left := k.leftFor(wl, queue, func(flavor string) int64 { return k.quota.available(queue, flavor, used) })
 	var list []kueue.PodSetAssignment
 	for i := range wl.Spec.PodSets {
 		p := &wl.Spec.PodSets[i]
@@ -280,6 +275,9 @@ func (k *kueueControl) reserve(key types.NamespacedName, queue string, assignmen
 			return false
 		}
 		wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: assignments}
+		if old := k.replaced(wl, queue); old != nil {
+			wl.Status.ClusterName = old.Status.ClusterName
+		}
 		k.condition(wl, kueue.WorkloadQuotaReserved, true, "QuotaReserved", "Quota reserved in ClusterQueue "+queue)
 		for _, kind := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {
 			if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kind) {
@@ -301,9 +299,14 @@ func (k *kueueControl) preemptFor(key types.NamespacedName, wl *kueue.Workload, 
 	if cq.spec.WithinQueue == "" && cq.spec.ReclaimCohort == "" {
 		return false
 	}
+	old := k.replaced(wl, queue)
 	for _, f := range k.quota.flavors {
 		need := int64(0)
 		fits := true
+		if old != nil {
+			need = -requestOf(old)[f.name]
+			fits = need < 0
+		}
 		for i := range wl.Spec.PodSets {
 			p := &wl.Spec.PodSets[i]
 			each := devicesOf(p, f.resource)
@@ -340,7 +343,7 @@ func (k *kueueControl) victims(wl *kueue.Workload, queue, flavor string, need in
 	var all []candidate
 	for _, key := range k.workloads.keys() {
 		v := k.workloads.get(key)
-		if v.Status.Admission == nil || kueuestate.IsFinished(v) {
+		if v.Status.Admission == nil || kueuestate.IsFinished(v) || v.Name == kueuestate.ReplacedSlice(wl) && v.Namespace == wl.Namespace {
 			continue
 		}
 		from := string(v.Status.Admission.ClusterQueue)

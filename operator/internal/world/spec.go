@@ -101,6 +101,10 @@ type Job struct {
 	Limit bool
 	// MinPods permits partial admission with at least this many pods; zero = all.
 	MinPods int64
+	// Elastic: the user may resize the job while it runs (fault Resized).
+	Elastic bool
+	// Components of a LeaderWorkerSet, each with Pods pods.
+	Components int64
 	// Tolerates is the key of a taint that the pods tolerate.
 	Tolerates string
 	// Behavior of the pods once they are on a node.
@@ -113,13 +117,8 @@ type Job struct {
 // JobKind is the kind of a job.
 type JobKind string
 
-// Kinds of jobs.
-const (
-	// KindJob is a batch/v1 Job.
-	KindJob JobKind = "Job"
-	// KindGroup is a group of plain pods.
-	KindGroup JobKind = "PodGroup"
-)
+// KindJob is a batch/v1 Job.
+const KindJob JobKind = "Job"
 
 // Behavior of pods on a node.
 type Behavior string

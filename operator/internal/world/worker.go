@@ -29,17 +29,17 @@ func (c *cluster) newWorkerKueue(flavors []flavor) *kueueControl {
 		k.quota.queues[q.Name] = &clusterQueue{spec: q, nominal: nominal, stop: kueue.None}
 	}
 	k.jobOf = func(key types.NamespacedName) *batchJob {
-		if j := c.jobs[key.String()]; j != nil {
+		if j := c.jobFor(key); j != nil && j.key == key {
 			return &j.batchJob
 		}
 		return nil
 	}
 	k.startJob = func(key types.NamespacedName, wl *kueue.Workload) {
-		c.jobs[key.String()].start(int64(*wl.Status.Admission.PodSetAssignments[0].Count))
+		c.jobFor(key).start(int64(*wl.Status.Admission.PodSetAssignments[0].Count))
 		k.changed(key)
 	}
 	k.stopJob = func(key types.NamespacedName, _ *kueue.Workload) {
-		if j := c.jobs[key.String()]; !j.suspended {
+		if j := c.jobFor(key); !j.suspended {
 			j.stop()
 			k.changed(key)
 		}
@@ -57,23 +57,32 @@ func (c *cluster) createJob(key types.NamespacedName, local *batchJob) {
 	if c.kueue.workloads.get(key) == nil {
 		return
 	}
-	c.jobs[key.String()] = &remoteJob{batchJob: batchJob{spec: local.spec, key: key, suspended: true}, on: c, run: c.world.runs[key]}
+	c.jobs[c.world.jobName(key)] = &remoteJob{batchJob: batchJob{spec: local.spec, key: key, suspended: true}, on: c, run: c.world.runs[key]}
 	c.kueue.changed(key)
+	c.createSet(key)
 }
 
 // deleteJob deletes a job with its pods.
 func (c *cluster) deleteJob(key types.NamespacedName) {
-	j := c.jobs[key.String()]
+	c.deleteSet(key)
+	c.endJob(key)
+}
+
+func (c *cluster) endJob(key types.NamespacedName) {
+	j := c.jobFor(key)
 	if j == nil {
 		return
 	}
 	j.deleted = true
 	j.stop()
-	delete(c.jobs, key.String())
+	delete(c.jobs, c.world.jobName(key))
 }
 
 // loseCopy deletes a copy on the worker behind MultiKueue's back.
 func (c *cluster) loseCopy(key types.NamespacedName) {
+	if j := c.jobFor(key); j != nil {
+		key = j.key // of an elastic job, the slice that runs
+	}
 	c.deleteJob(key)
 	c.kueue.workloads.remove(key)
 }

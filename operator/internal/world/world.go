@@ -128,7 +128,12 @@ func (w *World) newHubKueue(flavors []flavor) *kueueControl {
 		}
 		return checks
 	}
-	k.startJob = func(key types.NamespacedName, _ *kueue.Workload) { w.jobs[key].suspended = false; k.changed(key) }
+	k.startJob = func(key types.NamespacedName, _ *kueue.Workload) {
+		if w.runs[key].set == nil { // pods of a set stay gated on the hub
+			w.jobs[key].suspended = false
+			k.changed(key)
+		}
+	}
 	k.stopJob = func(key types.NamespacedName, _ *kueue.Workload) {
 		if j := w.jobs[key]; !j.suspended {
 			j.suspended = true

@@ -48,14 +48,14 @@ func jobOf(obj client.Object) []string {
 }
 
 // concernsComponents selects the events that change the steps of the job's other components: a
-// component with a cluster, where the others may go, and a primary component that loses its quota or
-// is rejected.
+// component with a cluster, where the others may go, one that loses its cluster, and a primary
+// component that loses its quota or is rejected.
 var concernsComponents = predicate.Funcs{
 	CreateFunc:  func(e event.CreateEvent) bool { return isPlacedComponent(e.Object) },
 	DeleteFunc:  func(e event.DeleteEvent) bool { return isPlacedComponent(e.Object) },
 	GenericFunc: func(e event.GenericEvent) bool { return isPlacedComponent(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return isPlacedComponent(e.ObjectNew) || isOnItsWayPrimary(e.ObjectOld) && !isOnItsWayPrimary(e.ObjectNew)
+		return isPlacedComponent(e.ObjectNew) || isPlacedComponent(e.ObjectOld) || isOnItsWayPrimary(e.ObjectOld) && !isOnItsWayPrimary(e.ObjectNew)
 	},
 }
 

@@ -162,6 +162,7 @@ func TestEventsThatConcernComponents(t *testing.T) {
 		want     bool
 	}{
 		{"a component gets a cluster", with(1), with(1, onCluster), true},
+		{"a component loses its cluster", with(1, onCluster), with(1), true},
 		{"the primary component yields", with(0), with(0, pausing), true},
 		{"the primary component loses its quota", with(0), with(0, withoutQuota), true},
 		{"the primary component is rejected", with(0), with(0, rejectedCheck), true},

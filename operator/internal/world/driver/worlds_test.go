@@ -32,6 +32,7 @@ func TestKnownFailures(t *testing.T) {
 		{world.NoVainReturn, noPodStarts(), "cluster1 again"},
 		{world.NoVainKill, preemptorFitsNowhere(), "which has not started 10m0s later"},
 		{world.StartsWhereSent, noCPU(), "has not ended"},
+		{world.NoVainReturn, componentWithoutQuota(), "set-0 is sent"},
 	} {
 		t.Run(tc.spec.Name, func(t *testing.T) {
 			w := Run(t, tc.spec, Options{Verbose: printLog()})
@@ -70,6 +71,16 @@ func preemptorFitsNowhere() world.Spec {
 	return s
 }
 
+// componentWithoutQuota has a LeaderWorkerSet whose last component gets no quota. MultiKueue deletes the set on the
+// worker for that component as soon as another one is admitted there. The gate sends the others again every few
+// seconds.
+func componentWithoutQuota() world.Spec {
+	return world.Spec{Name: "a component without quota", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)},
+		Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 5}}},
+		Jobs: []world.Job{{Name: "other", At: 30 * time.Second, Devices: 1, Duration: 5 * time.Minute},
+			{Name: "set", Kind: world.KindSet, Components: 3, At: time.Minute, Devices: 2, Duration: 3 * time.Minute}}}
+}
+
 // noCPU has a cluster with free devices on nodes without free CPU.
 func noCPU() world.Spec {
 	s := world.Spec{Name: "no CPU beside the free devices", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 1, 8)}, Settings: world.Settings{Length: time.Hour}}
@@ -93,6 +104,11 @@ func TestNamedWorlds(t *testing.T) {
 			Faults: []world.Fault{{Kind: world.WritesFail, Amount: 400, At: time.Second, Lasts: 5 * time.Minute}}},
 		{Name: "no metrics for ten minutes", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)}, Jobs: stream(30, 2),
 			Faults: []world.Fault{{Kind: world.PrometheusDown, At: 3 * time.Minute, Lasts: 10 * time.Minute}}},
+		{Name: "an elastic job is resized before and after it runs", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)},
+			Jobs: append(burst(4, 4), world.Job{Name: "elastic", Elastic: true, At: 2 * time.Minute, Devices: 2, Duration: 10 * time.Minute}),
+			Faults: []world.Fault{{Kind: world.Resized, Job: "elastic", Amount: 3, At: 2*time.Minute + time.Second}, {Kind: world.Resized, Job: "elastic", Amount: 1, At: 5 * time.Minute},
+				{Kind: world.Resized, Job: "elastic", Amount: 4, At: 6 * time.Minute}, {Kind: world.OperatorDown, At: 6*time.Minute + time.Second, Lasts: 10 * time.Second}}},
+		{Name: "LeaderWorkerSets fill the fleet", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)}, Jobs: append(burst(6, 1), sets(6)...)},
 	}
 	for i := range worlds {
 		t.Run(worlds[i].Name, func(t *testing.T) {
@@ -105,6 +121,15 @@ func TestNamedWorlds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sets are LeaderWorkerSets of three components that arrive every 10 s.
+func sets(n int) []world.Job {
+	var jobs []world.Job
+	for i := range n {
+		jobs = append(jobs, world.Job{Name: "set" + string(rune('a'+i)), Kind: world.KindSet, Components: 3, At: time.Minute + time.Duration(i)*10*time.Second, Devices: 2, Duration: 3 * time.Minute})
+	}
+	return jobs
 }
 
 // burst are jobs that arrive at once.
