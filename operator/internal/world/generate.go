@@ -28,7 +28,20 @@ func Random(seed uint64) Spec {
 			s.Faults = append(s.Faults, Fault{Kind: Deleted, Job: j.Name, At: j.At + g.seconds(300, 1500)})
 		}
 	}
+	g.standby(&s)
 	return s
+}
+
+// standby adds a second process of the operator, and cuts off the one that leads.
+func (g generator) standby(s *Spec) {
+	if !g.chance(.15) {
+		return
+	}
+	s.Settings.Standbys = 1
+	end := int(s.LastPlanned() / time.Second)
+	for range 1 + g.IntN(2) {
+		s.Faults = append(s.Faults, Fault{Kind: LeaderCut, At: g.seconds(20, max(60, end)), Lasts: g.seconds(1, 90)})
+	}
 }
 
 // fit makes a job smaller until an empty cluster takes it. A job that fits nowhere keeps its quota on the hub
