@@ -6,9 +6,14 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
 	"plimsoll.dev/plimsoll/operator/internal/world"
+	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 )
 
 // TestStandbyTakesOver loses the process that leads while jobs are on their way.
@@ -52,4 +57,29 @@ func TestStandbyTakesOver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestConnectionIsCut shows that neither requests nor events pass while a process is cut off.
+func TestConnectionIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &connection{}
+		o := c.options(hub.ViewOptions{
+			Delay:     func(schema.GroupVersionKind, types.NamespacedName, string) time.Duration { return time.Second },
+			Intercept: func(hub.Request) hub.Fault { return hub.Fault{Latency: time.Second} },
+		})
+		test := func(want hub.Fault, delay time.Duration) {
+			t.Helper()
+			if got := o.Intercept(hub.Request{Verb: "get"}); got != want {
+				t.Errorf("a request has %+v, want %+v", got, want)
+			}
+			if got := o.Delay(schema.GroupVersionKind{}, types.NamespacedName{}, ""); got != delay {
+				t.Errorf("an event takes %s, want %s", got, delay)
+			}
+		}
+		test(hub.Fault{Latency: time.Second}, time.Second)
+		c.cut(10 * time.Second)
+		test(hub.Fault{Before: errCutOff}, 11*time.Second)
+		time.Sleep(10 * time.Second)
+		test(hub.Fault{Latency: time.Second}, time.Second)
+	})
 }
