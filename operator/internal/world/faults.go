@@ -42,6 +42,8 @@ const (
 	Lies FaultKind = "Lies"
 	// OperatorDown: the operator is killed, and another process starts after Lasts.
 	OperatorDown FaultKind = "OperatorDown"
+	// LeaderCut: the process of the operator that leads does not reach the hub.
+	LeaderCut FaultKind = "LeaderCut"
 	// WritesFail: Amount of 1000 writes of the operator fail, half of them after the API server has
 	// stored them.
 	WritesFail FaultKind = "WritesFail"
@@ -127,6 +129,9 @@ func (w *World) apply(f *Fault) (undo func()) {
 				w.Operator.Start()
 			}
 		}
+	case LeaderCut:
+		w.Operator.CutOff(f.Lasts)
+		return func() {}
 	case KueueDown:
 		w.kueue.paused, w.multiKueue.paused = true, true
 		return func() {

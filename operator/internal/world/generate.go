@@ -32,7 +32,20 @@ func Random(seed uint64) Spec {
 	kinds := generator{rand.New(rand.NewPCG(seed, 0x6b696e64))} // of their own, so that the rest of a seed's world stays the same
 	kinds.makeElastic(&s)
 	kinds.makeSets(&s)
+	g.standby(&s)
 	return s
+}
+
+// standby adds a second process of the operator, and cuts off the one that leads.
+func (g generator) standby(s *Spec) {
+	if !g.chance(.15) {
+		return
+	}
+	s.Settings.Standbys = 1
+	end := int(s.LastPlanned() / time.Second)
+	for range 1 + g.IntN(2) {
+		s.Faults = append(s.Faults, Fault{Kind: LeaderCut, At: g.seconds(20, max(60, end)), Lasts: g.seconds(1, 90)})
+	}
 }
 
 // fit makes a job smaller, or changes its device model, until it fits on an empty cluster and into the quota of

@@ -176,6 +176,8 @@ type Settings struct {
 	HubPodsReadyTimeout time.Duration
 	// OtherCheckDelay is the time that checks of other controllers take.
 	OtherCheckDelay time.Duration
+	// Standbys are processes of the operator beside the one that leads.
+	Standbys int
 	// QueryTime is the mean time that the metrics store takes for a query; default 50 ms.
 	QueryTime time.Duration
 }

@@ -68,10 +68,12 @@ type World struct {
 
 // Operator is what the world knows of the operator.
 type Operator interface {
-	// Stop ends the process without a chance to write, Start starts another one.
+	// Stop ends the process that leads without a chance to write, Start starts another one.
 	Stop()
 	Start()
-	// Running reports whether a process runs.
+	// CutOff cuts the process that leads off from the hub for a time.
+	CutOff(lasts time.Duration)
+	// Running reports whether a process leads that reaches the hub.
 	Running() bool
 	// Remaining describes what the operator still remembers of workloads; empty = nothing.
 	Remaining() string
@@ -320,6 +322,11 @@ const (
 
 // NoteLater adds a line to the log from any goroutine.
 func (w *World) NoteLater(line string) { w.loop.After(0, func() { w.note("%s", line) }) }
+
+// Between is the next random duration of a subject.
+func (w *World) Between(low, high time.Duration, subject string) time.Duration {
+	return w.dice.between(low, high, subject)
+}
 
 // ViewOptions are those of the hub's caches in a process of the operator.
 func (w *World) ViewOptions(transform toolscache.TransformFunc) hub.ViewOptions {

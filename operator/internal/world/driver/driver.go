@@ -56,12 +56,15 @@ func run(t *testing.T, spec world.Spec, o Options) *world.World {
 	d := &Driver{World: w, process: p}
 	p.Start()
 	synctest.Wait()
+	for i := range w.Spec.Settings.Standbys {
+		w.Loop.After(time.Duration(i+1)*time.Second, p.Start)
+	}
 	if o.Steps != nil {
 		o.Steps(d)
 	} else {
 		d.finish()
 	}
-	p.Stop()
+	p.stopAll()
 	synctest.Wait()
 	w.Close()
 	if p.err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -17,5 +18,6 @@ func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
 	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard()) // of the leader election
 	os.Exit(m.Run())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,23 +28,27 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 )
 
-// process is the operator in the world: it can be killed and started again.
+// process is the operator in the world. Its processes can be killed and started again.
 type process struct {
 	world  *world.World
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
 	// workers of the controller of workloads.
 	workers int
-	present *instance
-	err     error
+	// replicas are the processes that run.
+	replicas []*instance
+	started  int
+	lease    lease
+	err      error
 }
 
 // instance is one run of the process.
 type instance struct {
-	cancel context.CancelFunc
-	view   *hub.View
-	gates  *operator.Gates
-	ended  chan struct{}
+	*connection
+	cancel  context.CancelFunc
+	view    *hub.View
+	gates   *operator.Gates
+	elected <-chan struct{}
 }
 
 func newProcess(w *world.World, scheme *runtime.Scheme, workers int) *process {
@@ -83,9 +88,14 @@ func (r recorder) Eventf(regarding, _ runtime.Object, _, reason, _, format strin
 	r.note("event " + reason + " on " + name + ": " + fmt.Sprintf(format, args...))
 }
 
-// Start runs a new process.
+// Start runs a new process, unless all run.
 func (p *process) Start() {
-	view := p.world.Hub.NewView(p.world.ViewOptions(operator.Trim))
+	if len(p.replicas) > p.world.Spec.Settings.Standbys {
+		return
+	}
+	p.started++
+	i := &instance{connection: &connection{done: make(chan struct{})}}
+	i.view = p.world.Hub.NewView(i.options(p.world.ViewOptions(operator.Trim)))
 	fail := func(err error) { panic(fmt.Sprintf("start the operator: %v", err)) }
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://hub.invalid", Transport: noNetwork{}}, ctrl.Options{
 		Scheme:                  p.scheme,
@@ -94,14 +104,20 @@ func (p *process) Start() {
 		GracefulShutdownTimeout: ptr.To(time.Duration(0)),
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true), RecoverPanic: ptr.To(false)},
 		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return p.mapper, nil },
-		NewCache:                func(*rest.Config, cache.Options) (cache.Cache, error) { return view, nil },
-		NewClient:               func(*rest.Config, client.Options) (client.Client, error) { return view.Client(), nil },
+		NewCache:                func(*rest.Config, cache.Options) (cache.Cache, error) { return i.view, nil },
+		NewClient:               func(*rest.Config, client.Options) (client.Client, error) { return i.view.Client(), nil },
+		LeaderElection:          p.world.Spec.Settings.Standbys > 0,
+		LeaderElectionResourceLockInterface: &lock{lease: &p.lease, connection: i.connection, world: p.world,
+			name: fmt.Sprintf("operator %d", p.started)},
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 ptr.To(leaseDuration),
+		RetryPeriod:                   ptr.To(retryPeriod),
 	})
 	if err != nil {
 		fail(err)
 	}
-	ours := &manager{Manager: mgr, view: view, recorder: recorder{note: p.world.NoteLater}}
-	gates, err := operator.Setup(ours, operator.Options{
+	ours := &manager{Manager: mgr, view: i.view, recorder: recorder{note: p.world.NoteLater}}
+	i.gates, err = operator.Setup(ours, operator.Options{
 		Namespace: "plimsoll-system", AllowLoopback: true, Transport: p.world.Transport(), ScoreWrites: 1,
 		Nominate: true, NominateAs: workload.NominateAsOwn, Workers: p.workers,
 		LedgerSettle: 15 * time.Second, LedgerTTL: 10 * time.Minute, Registerer: prometheus.NewRegistry(),
@@ -109,43 +125,72 @@ func (p *process) Start() {
 	if err != nil {
 		fail(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	i := &instance{cancel: cancel, view: view, gates: gates, ended: make(chan struct{})}
-	p.present = i
+	var ctx context.Context
+	ctx, i.cancel = context.WithCancel(context.Background())
+	i.elected = mgr.Elected()
+	p.replicas = append(p.replicas, i)
 	go func() {
-		defer close(i.ended)
-		if err := mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		err := mgr.Start(ctx)
+		switch {
+		case err == nil || errors.Is(err, context.Canceled):
+		case err.Error() == "leader election lost":
+			p.world.Loop.After(0, func() { p.ended(i) })
+		default:
 			p.err = fmt.Errorf("the operator ended: %w\n%s", err, debug.Stack())
 		}
 	}()
 }
 
-// Stop kills the process: nothing that it does from now on has an effect.
+// Stop kills the process that leads, or another one if none leads: nothing that it does from now on has an
+// effect.
 func (p *process) Stop() {
-	if p.present == nil {
-		return
+	i := p.leader()
+	if i == nil && len(p.replicas) > 0 {
+		i = p.replicas[0]
 	}
-	p.present.view.Stop()
-	p.present.cancel()
-	p.present = nil
+	if i != nil {
+		i.stop()
+		p.remove(i)
+	}
 }
 
-// Running reports whether a process runs.
-func (p *process) Running() bool { return p.present != nil }
+func (i *instance) stop() {
+	i.view.Stop()
+	i.close()
+	i.cancel()
+}
+
+func (p *process) remove(i *instance) {
+	p.replicas = slices.DeleteFunc(p.replicas, func(other *instance) bool { return other == i })
+}
+
+// stopAll kills all processes.
+func (p *process) stopAll() {
+	for len(p.replicas) > 0 {
+		p.Stop()
+	}
+}
+
+// Running reports whether a process leads that reaches the hub.
+func (p *process) Running() bool {
+	i := p.leader()
+	return i != nil && i.cutFor() == 0
+}
 
 // Remaining describes what the process remembers of workloads.
 func (p *process) Remaining() string {
-	if p.present == nil {
+	i := p.leader()
+	if i == nil {
 		return "the operator does not run"
 	}
-	return strings.Join(p.present.gates.Workloads.Remembered(), "; ")
+	return strings.Join(i.gates.Workloads.Remembered(), "; ")
 }
 
 // Holds are the clusters that are held, by the workload for which they are.
 func (p *process) Holds() map[string]string {
 	held := map[string]string{}
-	if p.present != nil {
-		for _, h := range p.present.gates.Workloads.Holds() {
+	if i := p.leader(); i != nil {
+		for _, h := range i.gates.Workloads.Holds() {
 			held[h.Cluster] = h.Workload
 		}
 	}
