@@ -306,7 +306,7 @@ func (w *World) isGrowing(c *cluster, key types.NamespacedName) bool {
 // job that has outgrown its cluster never ends on the hub, and keeps its quota.
 func (s *Spec) fitsWherever(j *Job, pods int64) bool {
 	for _, c := range s.Clusters {
-		alone := Spec{Clusters: []Cluster{c}}
+		alone := Spec{Clusters: []Cluster{c}, Queues: s.Queues}
 		other := *j
 		if other.Pods = pods; alone.fitsEmpty(j) && !alone.fitsEmpty(&other) {
 			return false

@@ -169,8 +169,7 @@ func kueueDataOf(snap *Snapshot) kueueData {
 			r.unreserved += borrowingLimit(q)
 		}
 		for _, c := range totals {
-			// Kueue exports no totals of zero, and the rule needs both.
-			if c.name == q.Cohort && c.flavor == q.Flavor && c.resource == q.Resource && parents[c.name] == "" && c.quota > 0 && c.reserved > 0 {
+			if c.name == q.Cohort && c.flavor == q.Flavor && c.resource == q.Resource && parents[c.name] == "" && c.quota > 0 { // Kueue exports no total of zero
 				r.unreserved = min(r.unreserved, c.quota-c.reserved)
 			}
 		}
