@@ -124,7 +124,7 @@ func TestSeries(t *testing.T) {
 			},
 			`cluster:plimsoll_sample_timestamp_seconds:min`:                             {"__name__=cluster:plimsoll_sample_timestamp_seconds:min,cluster=c1": at - 7},
 			`cluster:kueue_sample_timestamp_seconds:min`:                                {"__name__=cluster:kueue_sample_timestamp_seconds:min,cluster=c1": at},
-			`sum by (cluster_queue) (cluster_queue:kueue_unreserved_quota:max)`:         {"cluster_queue=q1": inf, "cluster_queue=q2": 6, "cluster_queue=q3": 3},
+			`sum by (cluster_queue) (cluster_queue:kueue_unreserved_quota:max)`:         {"cluster_queue=q1": inf, "cluster_queue=q2": 4, "cluster_queue=q3": 3},
 			`sum by (cluster_queue) (cluster_queue:kueue_nominal_unreserved_quota:max)`: {"cluster_queue=q1": 3, "cluster_queue=q2": 4},
 		} {
 			if diff := cmp.Diff(want, seriesOf(t, s, expr, start), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
