@@ -121,6 +121,7 @@ func (w *World) apply(f *Fault) (undo func()) {
 		s.set(func() { s.hubSlow += time.Duration(f.Amount) * time.Millisecond })
 		return func() { s.set(func() { s.hubSlow -= time.Duration(f.Amount) * time.Millisecond }) }
 	case OperatorDown:
+		w.leaderlessAt = w.loop.Now()
 		if s.operatorOff++; s.operatorOff == 1 {
 			w.Operator.Stop()
 		}

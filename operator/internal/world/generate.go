@@ -21,7 +21,7 @@ func Random(seed uint64) Spec {
 			s.Jobs = append(s.Jobs, j)
 		}
 	}
-	if g.chance(.75) {
+	if g.chance(.75) && len(s.Jobs) > 0 {
 		s.Faults = g.faultsOf(&s)
 	}
 	for _, j := range s.Jobs {

@@ -33,7 +33,8 @@ const (
 	// startBound.
 	StartsInTime Invariant = "StartsInTime"
 	// NoOvercommit: when a cluster admits a job, the jobs that it has admitted request no more devices than
-	// it has, those left out that hang for longer than --ledger-ttl, or than a minute if no pod runs there.
+	// it has, those left out that hang for longer than --ledger-ttl, or than a minute if no pod runs there or
+	// another process of the operator sent them.
 	NoOvercommit Invariant = "NoOvercommit"
 	// NoVainKill: no running job is preempted for one that does not start within vainBound, and none
 	// twice by the same.
@@ -92,6 +93,9 @@ func (w *World) check() {
 	if disturbed {
 		w.calmSince = w.loop.Now()
 	}
+	if !w.Operator.Running() {
+		w.leaderlessAt = w.loop.Now()
+	}
 	holds := w.Operator.Holds()
 	for _, r := range w.order {
 		if !r.Done.IsZero() || r.Deleted {
@@ -147,6 +151,9 @@ func (w *World) checkStart(r *Run, holds map[string]string) {
 	}
 	if other := kueuestate.FindCheck(wl, "other"); other != nil && other.State != kueue.CheckStateReady {
 		return
+	}
+	if r.set != nil && r != r.set.members[0] {
+		return // others of its set may wait for the same devices, and it could not run without them
 	}
 	if r.MinPods > 0 {
 		return // the number of pods that start depends on the worker's quota
@@ -280,7 +287,7 @@ func (w *World) placed(key types.NamespacedName, on string) {
 	}
 	if n := len(r.placements); n > 0 {
 		last := &r.placements[n-1]
-		if last.cluster == on && !last.started && !last.endedAt.IsZero() && now.Sub(last.endedAt) < returnBound {
+		if last.cluster == on && last.startedAt.IsZero() && !last.endedAt.IsZero() && now.Sub(last.endedAt) < returnBound {
 			for _, c := range w.clusters {
 				if job := r.mayGoTo(c, r.Job); c.spec.Name != on && job != nil && w.isQuiet(c) && c.takes(job) {
 					w.broken(NoVainReturn, r.Name, "%s is sent to %s again %s after it could not start there (%s), although it fits on %s", r.Name, on, now.Sub(last.endedAt).Round(time.Second), last.why, c.spec.Name)
@@ -313,18 +320,27 @@ func (w *World) placed(key types.NamespacedName, on string) {
 
 // holds reports whether the cluster has admitted a job that runs or may still start. Kueue deletes a copy of a job that
 // another cluster, which was unreachable, admitted before. The gate no longer counts a job that ran and
-// lost its nodes, nor one that hangs for ledgerTTL, or for unownedTTL while the exporters of the cluster show no owner of any pod.
+// lost its nodes, nor one that hangs for ledgerTTL, or for unownedTTL while the exporters of the cluster show no
+// owner of any pod, or if it was sent by an operator that no longer leads.
 func (c *cluster) holds(r *Run) bool {
 	n := len(r.placements)
 	if c.copyOf(r) == nil || n == 0 {
 		return false
 	}
 	limit := ledgerTTL
-	if !slices.ContainsFunc(c.pods, func(p *pod) bool { return p.node != nil }) {
+	if r.placements[n-1].at.Before(c.world.leaderlessAt) || !slices.ContainsFunc(c.pods, func(p *pod) bool { return p.node != nil }) {
 		limit = unownedTTL
 	}
+	p, now := &r.placements[n-1], c.world.loop.Now()
 	_, runs := r.running[c.spec.Name]
-	return runs || !r.placements[n-1].started && c.world.loop.Now().Sub(r.placements[n-1].at) < limit
+	switch {
+	case p.startedAt.IsZero():
+		return now.Sub(p.at) < limit
+	case p.startedAt.Sub(p.at) > limit:
+		return runs && now.Sub(p.startedAt) > truthLag // it hung until the metrics showed its pods
+	default:
+		return runs
+	}
 }
 
 const (
@@ -501,7 +517,7 @@ func (w *World) Finish() {
 			continue // ran for as long as it may
 		}
 		invariant := NotLost
-		if slices.ContainsFunc(r.placements, func(p placement) bool { return !p.started }) {
+		if slices.ContainsFunc(r.placements, func(p placement) bool { return p.startedAt.IsZero() }) {
 			invariant = StartsWhereSent
 		}
 		w.broken(invariant, r.Name, "%s has not ended: active %v, quota %v, cluster %s, nominated %v, evicted %q, checks %s, record %s", r.Name, kueuestate.IsActive(wl), wl.Status.Admission != nil,

@@ -155,9 +155,10 @@ type Run struct {
 type placement struct {
 	cluster string
 	at      time.Time
-	started bool
-	endedAt time.Time
-	why     string
+	// startedAt is when all pods ran for the first time.
+	startedAt time.Time
+	endedAt   time.Time
+	why       string
 }
 
 func (r *Run) startedOn(cluster string) {
@@ -166,8 +167,8 @@ func (r *Run) startedOn(cluster string) {
 	if r.Started.IsZero() {
 		r.Started = now
 	}
-	if n := len(r.placements); n > 0 && r.placements[n-1].cluster == cluster {
-		r.placements[n-1].started = true
+	if n := len(r.placements); n > 0 && r.placements[n-1].cluster == cluster && r.placements[n-1].startedAt.IsZero() {
+		r.placements[n-1].startedAt = now
 	}
 	r.world.note("%s runs on %s", r.Name, cluster)
 }

@@ -325,6 +325,10 @@ func (k *kueueControl) preemptFor(key types.NamespacedName, wl *kueue.Workload, 
 		for _, v := range victims {
 			k.preempt(key, v)
 		}
+		if used[queue] == nil {
+			used[queue] = map[string]int64{}
+		}
+		used[queue][f.name] += need // other queues do not take what its victims return
 		return true
 	}
 	return false

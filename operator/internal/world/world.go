@@ -42,6 +42,8 @@ type World struct {
 	closed   time.Duration
 	// calmSince is when the last fault ended that disturbs all clusters.
 	calmSince time.Time
+	// leaderlessAt is when no process of the operator led for the last time.
+	leaderlessAt time.Time
 
 	clusters   []*cluster
 	kueue      *kueueControl
