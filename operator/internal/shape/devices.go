@@ -123,24 +123,26 @@ func (p PodSet) isOfKAI(spec *corev1.PodSpec) bool {
 	return p.Share != nil && !p.Share.Claimed && p.Share.MemoryPercent == 0 && podResources(spec)[corev1.ResourceName(p.Resource)] == 0
 }
 
-// podResources returns a pod's requests of extended resources, as Kubernetes computes them:
-// the sum over containers and sidecars, or the largest init container if that is more.
+// podResources returns a pod's requests of extended resources, as Kubernetes computes them: the sum over
+// containers and sidecars, or the largest init container if that is more. An init container runs beside the
+// sidecars that are declared before it.
 func podResources(spec *corev1.PodSpec) map[corev1.ResourceName]int64 {
-	sum, largestInit := map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
-	for i := range spec.Containers {
-		addExtended(sum, &spec.Containers[i])
-	}
+	sidecars, largestInit := map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			addExtended(sum, c)
+			addExtended(sidecars, c)
 			continue
 		}
-		requests := map[corev1.ResourceName]int64{}
+		requests := maps.Clone(sidecars)
 		addExtended(requests, c)
 		for name, n := range requests {
 			largestInit[name] = max(largestInit[name], n)
 		}
+	}
+	sum := sidecars
+	for i := range spec.Containers {
+		addExtended(sum, &spec.Containers[i])
 	}
 	for name, n := range largestInit {
 		sum[name] = max(sum[name], n)
