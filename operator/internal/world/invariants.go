@@ -45,6 +45,9 @@ const (
 	// FewWrites: the operator writes each Workload at most maxWrites times, maxWritesPerAttempt for each
 	// further attempt, and once more for each 15 s.
 	FewWrites Invariant = "FewWrites"
+	// TrueMessage: what the message of a waiting job says of holds, connections, samples, its turn and free
+	// devices was true within messageLag.
+	TrueMessage Invariant = "TrueMessage"
 	// Drains: after the last job, nothing of it is left in the operator.
 	Drains Invariant = "Drains"
 )
@@ -104,10 +107,11 @@ func (w *World) check() {
 		w.checkCopies(r)
 		w.checkTogether(r)
 		if disturbed {
-			r.fitsSince = time.Time{}
+			r.fitsSince, r.falseSince = time.Time{}, nil
 			continue
 		}
 		w.checkStart(r, holds)
+		w.checkMessage(r)
 	}
 }
 

@@ -147,6 +147,8 @@ type Run struct {
 	vainReported bool
 	// misled: the metrics of a cluster that it is nominated to are wrong.
 	misled bool
+	// falseSince is since when statements of its message are false.
+	falseSince map[string]time.Time
 	// fitsSince is since when a cluster is free for the waiting job.
 	fitsSince time.Time
 }

@@ -31,6 +31,7 @@ var (
 var knownFailures = map[world.Invariant]string{
 	world.NoVainReturn:    "what happened to a job on a cluster is not remembered",
 	world.NoVainKill:      "Kueue on the hub preempts before the gate decides",
+	world.TrueMessage:     "only the first of a line of equal workloads is decided, and the others keep the messages of their last decisions",
 	world.StartsWhereSent: "the gate counts devices only: a pod may lack CPU, memory or a toleration",
 }
 

@@ -33,6 +33,7 @@ func TestKnownFailures(t *testing.T) {
 		{world.NoVainKill, preemptorFitsNowhere(), "which has not started 10m0s later"},
 		{world.StartsWhereSent, noCPU(), "has not ended"},
 		{world.NoVainReturn, componentWithoutQuota(), "set-0 is sent"},
+		{world.TrueMessage, lineOfEqualJobs(), "best is cluster1 with 7"},
 	} {
 		t.Run(tc.spec.Name, func(t *testing.T) {
 			w := Run(t, tc.spec, Options{Verbose: printLog()})
@@ -79,6 +80,14 @@ func componentWithoutQuota() world.Spec {
 		Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 5}}},
 		Jobs: []world.Job{{Name: "other", At: 30 * time.Second, Devices: 1, Duration: 5 * time.Minute},
 			{Name: "set", Kind: world.KindSet, Components: 3, At: time.Minute, Devices: 2, Duration: 3 * time.Minute}}}
+}
+
+// lineOfEqualJobs has three equal jobs that wait. Only the first is decided, so the last one shows what was true
+// when it arrived.
+func lineOfEqualJobs() world.Spec {
+	return world.Spec{Name: "a line of equal jobs", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8)}, Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 32}}},
+		Jobs: append(burst(1, 1), world.Job{Name: "a", At: 80 * time.Second, Devices: 8, Duration: 20 * time.Minute},
+			world.Job{Name: "b", At: 90 * time.Second, Devices: 8, Duration: time.Minute}, world.Job{Name: "c", At: 100 * time.Second, Devices: 8, Duration: time.Minute})}
 }
 
 // noCPU has a cluster with free devices on nodes without free CPU.
