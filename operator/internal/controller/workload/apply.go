@@ -70,6 +70,8 @@ func (r *Reconciler) writeAll(ctx context.Context, o *observation, writes []writ
 	for i, w := range writes {
 		var err error
 		if live, err = r.write(ctx, o, w, live); err != nil {
+			o.history.lastWrite.mayBeStored = mayBeStored(err)
+			r.remember(o)
 			return i, err
 		}
 		if w.event != nil {

@@ -40,10 +40,12 @@ type history struct {
 	copies possibleCopies
 	// lastReason of a decision that was written.
 	lastReason string
-	// lastWrite is the resourceVersion of the controller's last write.
+	// lastWrite is the resourceVersion of the controller's last write. mayBeStored: the write failed, and the
+	// API server may have stored it all the same.
 	lastWrite struct {
-		version string
-		at      time.Time
+		version     string
+		at          time.Time
+		mayBeStored bool
 	}
 	// lastMessage is the kind of the check's last message.
 	lastMessage struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -110,6 +111,31 @@ func (r *Reconciler) writeRecord(ctx context.Context, o *observation, w recordWr
 	}
 	r.rememberWrite(o, live)
 	return live, nil
+}
+
+// mayBeStored reports whether a write that failed may be stored all the same: the API server did not refuse it.
+func mayBeStored(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	code := status.Status().Code
+	return code < http.StatusBadRequest || code >= http.StatusInternalServerError
+}
+
+// readUnknownWrite reads the version of a workload whose last write may be stored. A decision on a cache
+// without that write would take back what the ledger holds for the workload.
+func (r *Reconciler) readUnknownWrite(ctx context.Context, o *observation) error {
+	if o.wl == nil || !o.history.lastWrite.mayBeStored {
+		return nil
+	}
+	live := workloadPatch(o.wl, "")
+	if err := r.live.Get(ctx, o.key, live); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read workload %s after a write that failed: %w", o.key, err)
+	}
+	o.history.lastWrite.version, o.history.lastWrite.at, o.history.lastWrite.mayBeStored = live.GetResourceVersion(), r.now(), false
+	r.remember(o)
+	return nil
 }
 
 // rememberWrite keeps the version of a write, until the cache shows it.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -136,6 +137,33 @@ func TestFailedWriteIsRetriedByItsError(t *testing.T) {
 	result, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: b.key})
 	if err == nil || !result.IsZero() {
 		t.Errorf("got %+v and error %v", result, err)
+	}
+}
+
+// The API server may store a write and fail to say so. Until the cache shows the write, the workload keeps what
+// it has reserved: a decision on the older version would not know of it.
+func TestWriteThatFailedMayBeStored(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	b.room(map[string]float64{"cluster1": 1})
+	b.create(withMultiKueue(pendingWorkload(noon)))
+	stale := newStaleClient(b.hub, b.workload())
+	b.client = interceptor.NewClient(stale.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, _ client.Client, name string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := b.hub.SubResource(name).Patch(ctx, obj, patch, opts...); err != nil {
+				return err
+			}
+			return apierrors.NewTimeoutError("the response is lost", 1)
+		}})
+	reserved := func() []string { clusters, _ := b.ledger.Reserved(string(b.workload().UID)); return clusters }
+	b.Reconcile(t.Context(), reconcile.Request{NamespacedName: b.key})
+	if b.check().State != kueue.CheckStateReady || len(reserved()) != 1 {
+		t.Fatalf("after the first write: check %s, reserved %v", b.check().State, reserved())
+	}
+	b.room(map[string]float64{"cluster1": 0})
+	b.clock.add(time.Minute) // another round of queries
+	b.Reconcile(t.Context(), reconcile.Request{NamespacedName: b.key})
+	if len(reserved()) != 1 {
+		t.Error("A decision on the older version took the reservation back")
 	}
 }
 

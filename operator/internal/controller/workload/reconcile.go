@@ -22,6 +22,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("rebuild the ledger: %w", err)
 	}
 	o, err := r.observe(ctx, req.NamespacedName)
+	if err == nil {
+		err = r.readUnknownWrite(ctx, o)
+	}
 	if err != nil {
 		r.waiting.EndTurn(req.NamespacedName)
 		return reconcile.Result{}, err
