@@ -23,6 +23,7 @@ type Record struct {
 type RecordedWorkload struct {
 	Job      string  `json:"job"`
 	UID      string  `json:"uid"`
+	Elastic  bool    `json:"elastic,omitempty"`
 	Replaces string  `json:"replaces,omitempty"` // UID of the slice that this one replaces
 	Pods     int64   `json:"pods"`
 	Devices  int64   `json:"devices"`  // of each pod

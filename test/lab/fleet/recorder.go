@@ -98,7 +98,7 @@ func (r *Recorder) addWorkload(o client.Object, deleted bool) {
 		set := wl.Spec.PodSets[0]
 		duration, _ := time.ParseDuration(set.Template.Annotations["pod-complete.stage.kwok.x-k8s.io/delay"])
 		kept = &story.RecordedWorkload{Job: wl.OwnerReferences[0].Name, UID: string(wl.UID), Pods: int64(set.Count), Devices: devicesOf(&set.Template.Spec),
-			Duration: duration.Seconds(), Priority: ptr.Deref(wl.Spec.Priority, 0), Replaces: string(r.uids[wl.Annotations[replacementFor]])}
+			Duration: duration.Seconds(), Priority: ptr.Deref(wl.Spec.Priority, 0), Elastic: wl.Annotations["kueue.x-k8s.io/elastic-job"] == "true", Replaces: string(r.uids[wl.Annotations[replacementFor]])}
 		r.workloads[wl.UID], r.uids[client.ObjectKeyFromObject(wl).String()] = kept, wl.UID
 		r.record.Workloads = append(r.record.Workloads, kept)
 	}
