@@ -1,0 +1,95 @@
+//go:build !race
+
+package driver
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/world"
+	"plimsoll.dev/plimsoll/test/story"
+)
+
+var recordFile = flag.String("record", filepath.Join("testdata", "soak.json"), "record of a soak that TestRecord repeats")
+
+// alikeAtLeast is the share of the nominations in testdata/soak.json that the operator makes in the world,
+// too, in percent.
+const alikeAtLeast = 95
+
+// TestRecord repeats a soak of the lab in the world. The operator sends the jobs to the same clusters.
+func TestRecord(t *testing.T) {
+	record, err := story.ReadRecord(*recordFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replay *world.Replay
+	Run(t, soakWorld(record), Options{Verbose: printLog(), Steps: func(d *Driver) {
+		d.Advance(time.Minute, nil) // the gate and its members come up
+		replay = d.Replay(record)
+		if *verbose {
+			replay.Explain = d.explain
+		}
+		d.Advance(replay.Length(), nil)
+	}})
+	alike := 0
+	for _, c := range replay.Choices {
+		switch {
+		case c.Got == c.Want:
+			alike++
+		case c.Got == "":
+			t.Logf("%6.1f s %s, attempt %d: to %s, not yet sent in the world; %s", c.At.Seconds(), c.Job, c.Attempt, c.Want, c.Why)
+		default:
+			t.Logf("%6.1f s %s, attempt %d: to %s, in the world %.1f s later to %s", c.At.Seconds(), c.Job, c.Attempt, c.Want, c.Late.Seconds(), c.Got)
+		}
+	}
+	percent := 100 * float64(alike) / float64(len(replay.Choices))
+	t.Logf("%d of %d nominations are alike: %.1f %%", alike, len(replay.Choices), percent)
+	if percent < alikeAtLeast {
+		t.Errorf("want %d %%", alikeAtLeast)
+	}
+}
+
+// soakWorld is the fleet of the lab with the queue, the periods and the policy of its soak.
+func soakWorld(record *story.Record) world.Spec {
+	s := labWorld()
+	s.Queues = []world.Queue{{Name: "soak", Nominal: map[string]int64{h100: record.Quota}, WithinQueue: "LowerPriority"}}
+	for i := range s.Clusters {
+		s.Clusters[i].Quotas = map[string]map[string]int64{"soak": {h100: 256}}
+	}
+	s.Settings = world.Settings{Score: fleetTotal, ScorePeriod: 2, ScrapeInterval: 2 * time.Second, WatchDelay: 50 * time.Millisecond, Gate: v1alpha1.PlacementGateSpec{
+		Policies:      []v1alpha1.GatePolicy{{Policy: "fleet", Score: "score", Use: v1alpha1.UsePrefer}},
+		PeriodSeconds: 2,
+		Freshness:     v1alpha1.GateFreshness{MaxSampleAgeSeconds: 20, UnknownAfterSeconds: 40},
+		Widen:         v1alpha1.Widen{AfterSeconds: 20},
+		Hold:          v1alpha1.GateHold{AfterSeconds: 20},
+	}}
+	return s
+}
+
+// fleetTotal is the total score of the sample policy: half of it are the free devices, and half the
+// utilization, which is 0.92 for a simulated device with a pod.
+const fleetTotal = `sum by ($cluster_label) (cluster_resource:plimsoll_free_devices:sum) / 2 + 32 -
+	29.44 * sum by ($cluster_label) (cluster_resource:plimsoll_allocated_devices:sum) / sum by ($cluster_label) (cluster_resource:plimsoll_devices:sum)`
+
+// explain describes what the operator would decide for a workload now.
+func (d *Driver) explain(key types.NamespacedName) string {
+	if d.process.present == nil {
+		return "the operator does not run"
+	}
+	e, err := d.process.present.gates.Workloads.Explain(context.Background(), key)
+	if err != nil {
+		return err.Error()
+	}
+	text := fmt.Sprintf("waits for %s, %s: %s, order %v, preceding %q", e.WaitsFor, e.Decision.Reason, e.Decision.Message, e.Decision.Order, e.Preceding)
+	for _, c := range e.Clusters {
+		text += fmt.Sprintf("; %+v", c)
+	}
+	return text
+}
