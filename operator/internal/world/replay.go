@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 	"plimsoll.dev/plimsoll/test/story"
 )
 
@@ -29,6 +30,9 @@ type Replay struct {
 	Choices []*Choice
 }
 
+// RecordedScore is the series with the scores of the record.
+const RecordedScore = "recorded_score"
+
 // Choice is the first nomination of an attempt: in the record and by the operator in the world.
 type Choice struct {
 	Job     string
@@ -41,8 +45,16 @@ type Choice struct {
 	Why string
 }
 
-// nominationGrace is by how much the operator may be later in the world than in the record.
-const nominationGrace = time.Second
+const (
+	// nominationGrace is by how much the operator may be later in the world than in the record.
+	nominationGrace = 1500 * time.Millisecond
+	// longestDelay: a Workload that waited for less in the record waited for the busy machine of the lab,
+	// and not for room. In the world it gets quota decisionTime before its nomination.
+	longestDelay = 5 * time.Second
+	decisionTime = 300 * time.Millisecond
+	// scoreLead is how long the world takes from a value to the score.
+	scoreLead = 2 * time.Second
+)
 
 // replayed is a Workload of the record.
 type replayed struct {
@@ -77,6 +89,13 @@ func (w *World) Replay(record *story.Record) *Replay {
 	for _, f := range record.Faults {
 		p.planFault(f)
 	}
+	for cluster, list := range record.Scores {
+		for _, v := range list {
+			p.at(v.At-scoreLead.Seconds(), func() {
+				w.clusterOf(cluster).extra = []metrics.Sample{{Name: RecordedScore, Value: v.Value}}
+			})
+		}
+	}
 	slices.SortStableFunc(p.Choices, func(a, b *Choice) int { return int(a.At - b.At) })
 	return p
 }
@@ -101,6 +120,9 @@ func (p *Replay) plan(j, replaces *replayed) {
 	last := story.RecordedState{}
 	for i, s := range j.States {
 		if s.Quota && !last.Quota {
+			s.At = decidedAt(j.States[i:])
+		}
+		if s.Quota && !last.Quota {
 			j.choices, j.lists = append(j.choices, nil), append(j.lists, nil)
 		}
 		if n := len(j.choices) - 1; n >= 0 && j.choices[n] == nil && len(s.Nominated) > 0 && len(last.Nominated) == 0 {
@@ -121,6 +143,24 @@ func (p *Replay) plan(j, replaces *replayed) {
 		})
 		last = s
 	}
+}
+
+// decidedAt is when a Workload gets the quota of its first state, so that the operator decides when it did on
+// the lab.
+func decidedAt(states []story.RecordedState) float64 {
+	quota := states[0].At
+	for _, s := range states {
+		if !s.Quota || s.Inactive || s.Evicted != "" {
+			break
+		}
+		if len(s.Nominated) > 0 {
+			if seconds(s.At-quota) < longestDelay {
+				return max(quota, s.At-decisionTime.Seconds())
+			}
+			break
+		}
+	}
+	return quota
 }
 
 func (p *Replay) submit(j, replaces *replayed) {

@@ -73,10 +73,8 @@ func soakWorld(record *story.Record) world.Spec {
 	return s
 }
 
-// fleetTotal is the total score of the sample policy: half of it are the free devices, and half the
-// utilization, which is 0.92 for a simulated device with a pod.
-const fleetTotal = `sum by ($cluster_label) (cluster_resource:plimsoll_free_devices:sum) / 2 + 32 -
-	29.44 * sum by ($cluster_label) (cluster_resource:plimsoll_allocated_devices:sum) / sum by ($cluster_label) (cluster_resource:plimsoll_devices:sum)`
+// fleetTotal is the score of the record. The policy of the world publishes values from 0 to 64 as 0 to 100.
+const fleetTotal = `0.64 * max by ($cluster_label) (` + world.RecordedScore + `)`
 
 // explain describes what the operator would decide for a workload now.
 func (d *Driver) explain(key types.NamespacedName) string {
