@@ -54,6 +54,13 @@ const (
 	decisionTime = 300 * time.Millisecond
 	// scoreLead is how long the world takes from a value to the score.
 	scoreLead = 2 * time.Second
+	// warmUp is the time for the first scores.
+	warmUp = 10 * time.Second
+	// storeBack is the time from when Prometheus runs again until Thanos has complete samples of it: 20.4
+	// and 22.1 s in testdata/soak.json.
+	storeBack = 21 * time.Second
+	// workerLead is by how much a job may start before the hub shows its cluster, in seconds.
+	workerLead = 5
 )
 
 // replayed is a Workload of the record.
@@ -67,7 +74,7 @@ type replayed struct {
 
 // Replay begins to repeat a record.
 func (w *World) Replay(record *story.Record) *Replay {
-	p := &Replay{world: w, record: record, start: w.loop.Now(), jobs: map[types.NamespacedName]*replayed{}}
+	p := &Replay{world: w, record: record, start: w.loop.Now().Add(warmUp), jobs: map[types.NamespacedName]*replayed{}}
 	w.kueue.paused, w.multiKueue.paused = true, true
 	for _, c := range w.clusters {
 		c.kueue.paused, c.schedulerDead = true, true
@@ -90,8 +97,12 @@ func (w *World) Replay(record *story.Record) *Replay {
 		p.planFault(f)
 	}
 	for cluster, list := range record.Scores {
-		for _, v := range list {
-			p.at(v.At-scoreLead.Seconds(), func() {
+		for i, v := range list {
+			lead := scoreLead
+			if i == 0 {
+				lead = warmUp
+			}
+			p.at(v.At-lead.Seconds(), func() {
 				w.clusterOf(cluster).extra = []metrics.Sample{{Name: RecordedScore, Value: v.Value}}
 			})
 		}
@@ -112,7 +123,7 @@ func (p *Replay) Length() time.Duration {
 	for _, j := range p.record.Workloads {
 		last = max(last, j.States[len(j.States)-1].At)
 	}
-	return seconds(last) + 5*time.Second
+	return warmUp + seconds(last) + 5*time.Second
 }
 
 // plan schedules what happens to a Workload.
@@ -134,6 +145,9 @@ func (p *Replay) plan(j, replaces *replayed) {
 			}
 			p.at(s.At+nominationGrace.Seconds(), func() { p.insist(j, n) })
 		}
+		if s.Cluster != "" && last.Cluster == "" {
+			p.planPodsReady(j, s)
+		}
 		before := last
 		p.at(s.At, func() {
 			if i == 0 {
@@ -143,6 +157,26 @@ func (p *Replay) plan(j, replaces *replayed) {
 		})
 		last = s
 	}
+}
+
+// planPodsReady schedules that the hub learns that the pods of a Workload are ready.
+func (p *Replay) planPodsReady(j *replayed, admitted story.RecordedState) {
+	var ready []float64
+	for _, pod := range p.record.Pods {
+		// MultiKueue creates the job before it writes on the hub which cluster admitted the Workload.
+		if pod.Job == j.Job && pod.Cluster == admitted.Cluster && pod.Ready > admitted.At-workerLead {
+			ready = append(ready, pod.Ready)
+		}
+	}
+	if int64(len(ready)) < j.Pods {
+		return
+	}
+	slices.Sort(ready)
+	p.at(max(admitted.At, ready[j.Pods-1])+batchPeriod.Seconds(), func() {
+		p.world.kueue.workloads.update(j.key, func(wl *kueue.Workload) bool {
+			return kueuestate.IsAdmitted(wl) && p.world.kueue.condition(wl, kueue.WorkloadPodsReady, true, kueue.WorkloadStarted, "")
+		})
+	})
 }
 
 // decidedAt is when a Workload gets the quota of its first state, so that the operator decides when it did on
@@ -177,6 +211,7 @@ func (p *Replay) submit(j, replaces *replayed) {
 	for _, name := range w.kueue.checksOf(spec.Queue) {
 		wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(name), State: kueue.CheckStatePending, LastTransitionTime: w.kueue.stamp()})
 	}
+	w.kueue.condition(wl, kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, "")
 	w.create(wl)
 }
 
@@ -190,7 +225,10 @@ func (p *Replay) apply(j *replayed, last, next story.RecordedState) {
 		w.kueue.evict(key, next.Evicted, "", nil)
 	}
 	if last.Quota && !next.Quota {
-		w.kueue.workloads.update(key, func(wl *kueue.Workload) bool { return w.kueue.loseQuota(wl, "Pending") })
+		w.kueue.workloads.update(key, func(wl *kueue.Workload) bool {
+			w.kueue.condition(wl, kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, "")
+			return w.kueue.loseQuota(wl, "Pending")
+		})
 	}
 	if next.Quota && !last.Quota {
 		j.attempt++
@@ -312,6 +350,7 @@ func (p *Replay) planFault(f story.RecordedFault) {
 		fault.Kind = PrometheusDown
 	case strings.HasSuffix(f.Program, "-prometheus"):
 		fault.Kind, fault.Cluster = StoreLost, strings.TrimSuffix(f.Program, "-prometheus")
+		fault.Lasts += storeBack
 	case strings.HasPrefix(f.Program, "operator-"):
 		// Another replica leads some time after the leader has ended.
 		for _, l := range p.record.Leaders {
