@@ -42,6 +42,10 @@ type RecordedState struct {
 	Cluster   string   `json:"cluster,omitempty"`
 	Evicted   string   `json:"evicted,omitempty"` // reason
 	Finished  bool     `json:"finished,omitempty"`
+	PodsReady bool     `json:"podsReady,omitempty"`
+	// Check and Message are those of the gate's check. The message of a Ready check begins with the cluster.
+	Check   string `json:"check,omitempty"`
+	Message string `json:"message,omitempty"`
 	Gone      bool     `json:"gone,omitempty"`
 }
 

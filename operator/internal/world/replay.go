@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +51,7 @@ const (
 	nominationGrace = 1500 * time.Millisecond
 	// longestDelay: a Workload that waited for less in the record waited for the busy machine of the lab,
 	// and not for room. In the world it gets quota decisionTime before its nomination.
-	longestDelay = 5 * time.Second
+	longestDelay = 1000 * time.Second
 	decisionTime = 300 * time.Millisecond
 	// scoreLead is how long the world takes from a value to the score.
 	scoreLead = 2 * time.Second
@@ -182,19 +183,21 @@ func (p *Replay) planPodsReady(j *replayed, admitted story.RecordedState) {
 // decidedAt is when a Workload gets the quota of its first state, so that the operator decides when it did on
 // the lab.
 func decidedAt(states []story.RecordedState) float64 {
-	quota := states[0].At
+	quota, end := states[0].At, math.Inf(1)
 	for _, s := range states {
-		if !s.Quota || s.Inactive || s.Evicted != "" {
-			break
-		}
-		if len(s.Nominated) > 0 {
-			if seconds(s.At-quota) < longestDelay {
-				return max(quota, s.At-decisionTime.Seconds())
+		isOver := !s.Quota || s.Inactive || s.Evicted != ""
+		if len(s.Nominated) > 0 || isOver {
+			end = s.At - decisionTime.Seconds()
+			if isOver { // the lab did not decide in time
+				end = s.At - 0.01
 			}
 			break
 		}
 	}
-	return quota
+	if end-quota > longestDelay.Seconds() {
+		return quota
+	}
+	return max(quota, end)
 }
 
 func (p *Replay) submit(j, replaces *replayed) {

@@ -104,6 +104,12 @@ func (r *Recorder) addWorkload(o client.Object, deleted bool) {
 	}
 	s := story.RecordedState{Inactive: !ptr.Deref(wl.Spec.Active, true), Quota: wl.Status.Admission != nil, Nominated: wl.Status.NominatedClusterNames,
 		Cluster: ptr.Deref(wl.Status.ClusterName, ""), Finished: meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished), Gone: deleted}
+	s.PodsReady = meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	for _, c := range wl.Status.AdmissionChecks {
+		if c.Name == gateCheck {
+			s.Check, s.Message = string(c.State), c.Message
+		}
+	}
 	if c := meta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == "True" {
 		s.Evicted = c.Reason
 	}
