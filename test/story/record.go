@@ -46,7 +46,7 @@ type RecordedState struct {
 	// Check and Message are those of the gate's check. The message of a Ready check begins with the cluster.
 	Check   string `json:"check,omitempty"`
 	Message string `json:"message,omitempty"`
-	Gone      bool     `json:"gone,omitempty"`
+	Gone    bool   `json:"gone,omitempty"`
 }
 
 // RecordedPod is a pod that had a node. Zero times have not come.

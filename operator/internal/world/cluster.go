@@ -76,6 +76,8 @@ type cluster struct {
 	scrapedAt time.Time // last scrape of its exporters
 	// metricsFoundAt is since when its metrics are complete again.
 	metricsFoundAt time.Time
+	// objects that prerequisites of gates name.
+	objects []metrics.Object
 	// extra samples of its exporters.
 	extra []metrics.Sample
 	// dead parts of the worker.

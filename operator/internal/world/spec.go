@@ -103,6 +103,8 @@ type Job struct {
 	MinPods int64
 	// Tolerates is the key of a taint that the pods tolerate.
 	Tolerates string
+	// Secret that the pods read; empty = none.
+	Secret string
 	// Behavior of the pods once they are on a node.
 	Behavior Behavior
 	// Grace is the time for which a pod holds its devices after its deletion. Lingers is the same
