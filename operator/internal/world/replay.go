@@ -60,8 +60,6 @@ const (
 	// storeBack is the time from when Prometheus runs again until Thanos has complete samples of it: 20.4
 	// and 22.1 s in testdata/soak.json.
 	storeBack = 21 * time.Second
-	// workerLead is by how much a job may start before the hub shows its cluster, in seconds.
-	workerLead = 5
 )
 
 // replayed is a Workload of the record.
@@ -137,17 +135,18 @@ func (p *Replay) plan(j, replaces *replayed) {
 		if s.Quota && !last.Quota {
 			j.choices, j.lists = append(j.choices, nil), append(j.lists, nil)
 		}
-		if n := len(j.choices) - 1; n >= 0 && j.choices[n] == nil && len(s.Nominated) > 0 && len(last.Nominated) == 0 {
-			c := &Choice{Job: j.Job, Attempt: n + 1, Want: s.Nominated[0], At: seconds(s.At)}
-			j.choices[n], j.lists[n] = c, s.Nominated
+		n := len(j.choices) - 1
+		if n >= 0 && j.choices[n] == nil && decided(s) != "" && decided(last) == "" {
+			c := &Choice{Job: j.Job, Attempt: n + 1, Want: decided(s), At: seconds(s.At)}
+			j.choices[n] = c
 			// Kueue itself sends a later slice of a job to the cluster of the first one.
 			if replaces == nil {
 				p.Choices = append(p.Choices, c)
 			}
-			p.at(s.At+nominationGrace.Seconds(), func() { p.insist(j, n) })
+			p.at(s.At+nominationGrace.Seconds(), func() { p.expect(j, n) })
 		}
-		if s.Cluster != "" && last.Cluster == "" {
-			p.planPodsReady(j, s)
+		if n >= 0 && len(s.Nominated) > 0 && len(last.Nominated) == 0 {
+			j.lists[n] = s.Nominated
 		}
 		before := last
 		p.at(s.At, func() {
@@ -160,33 +159,13 @@ func (p *Replay) plan(j, replaces *replayed) {
 	}
 }
 
-// planPodsReady schedules that the hub learns that the pods of a Workload are ready.
-func (p *Replay) planPodsReady(j *replayed, admitted story.RecordedState) {
-	var ready []float64
-	for _, pod := range p.record.Pods {
-		// MultiKueue creates the job before it writes on the hub which cluster admitted the Workload.
-		if pod.Job == j.Job && pod.Cluster == admitted.Cluster && pod.Ready > admitted.At-workerLead {
-			ready = append(ready, pod.Ready)
-		}
-	}
-	if int64(len(ready)) < j.Pods {
-		return
-	}
-	slices.Sort(ready)
-	p.at(max(admitted.At, ready[j.Pods-1])+batchPeriod.Seconds(), func() {
-		p.world.kueue.workloads.update(j.key, func(wl *kueue.Workload) bool {
-			return kueuestate.IsAdmitted(wl) && p.world.kueue.condition(wl, kueue.WorkloadPodsReady, true, kueue.WorkloadStarted, "")
-		})
-	})
-}
-
 // decidedAt is when a Workload gets the quota of its first state, so that the operator decides when it did on
 // the lab.
 func decidedAt(states []story.RecordedState) float64 {
 	quota, end := states[0].At, math.Inf(1)
 	for _, s := range states {
 		isOver := !s.Quota || s.Inactive || s.Evicted != ""
-		if len(s.Nominated) > 0 || isOver {
+		if decided(s) != "" || isOver {
 			end = s.At - decisionTime.Seconds()
 			if isOver { // the lab did not decide in time
 				end = s.At - 0.01
@@ -229,7 +208,6 @@ func (p *Replay) apply(j *replayed, last, next story.RecordedState) {
 	}
 	if last.Quota && !next.Quota {
 		w.kueue.workloads.update(key, func(wl *kueue.Workload) bool {
-			w.kueue.condition(wl, kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, "")
 			return w.kueue.loseQuota(wl, "Pending")
 		})
 	}
@@ -238,7 +216,12 @@ func (p *Replay) apply(j *replayed, last, next story.RecordedState) {
 		wl := w.kueue.workloads.get(key)
 		w.kueue.reserve(key, string(wl.Spec.QueueName), w.kueue.assign(wl, string(wl.Spec.QueueName), nil))
 	}
-	if len(next.Nominated) > 0 && len(last.Nominated) > 0 { // widened
+	if next.PodsReady != last.PodsReady {
+		w.kueue.workloads.update(key, func(wl *kueue.Workload) bool {
+			return w.kueue.condition(wl, kueue.WorkloadPodsReady, next.PodsReady, kueue.WorkloadStarted, "")
+		})
+	}
+	if len(next.Nominated) > 0 {
 		p.nominate(j, next.Nominated)
 	}
 	if next.Cluster != "" && last.Cluster == "" {
@@ -279,49 +262,49 @@ func (p *Replay) nominate(j *replayed, clusters []string) {
 	})
 }
 
-// impose compares a nomination of the operator with the record's and replaces it.
+// impose compares a decision of the operator with the record's, and replaces the nomination that follows.
 func (p *Replay) impose(key types.NamespacedName, before, next client.Object, manager string) {
 	wl, isWorkload := next.(*kueue.Workload)
-	if !isWorkload || manager == kueueManager {
+	j := p.jobs[key]
+	if !isWorkload || manager == kueueManager || j == nil || j.attempt == 0 {
 		return
 	}
 	old := before.(*kueue.Workload)
-	j := p.jobs[key]
-	if j == nil || j.attempt == 0 || len(wl.Status.NominatedClusterNames) == 0 || len(old.Status.NominatedClusterNames) > 0 {
-		return
+	if c := j.choices[j.attempt-1]; c != nil && c.Got == "" && isReady(wl) && !isReady(old) && len(old.Status.NominatedClusterNames) == 0 {
+		c.Got, c.Late = clusterIn(kueuestate.FindCheck(wl, checkName).Message), p.world.loop.Now().Sub(p.start)-c.At
+		if c.Got != c.Want {
+			p.world.NoteLater(fmt.Sprintf("the operator sends %s to %s, and to %s in the record", j.Job, c.Got, c.Want))
+		}
 	}
-	c := j.choices[j.attempt-1]
-	if c == nil || c.Got != "" {
-		return
-	}
-	c.Got, c.Late = wl.Status.NominatedClusterNames[0], p.world.loop.Now().Sub(p.start)-c.At
-	if c.Got != c.Want {
-		c.Why = checkMessage(old)
-		p.world.NoteLater(fmt.Sprintf("the operator sends %s to %s, and to %s in the record: %s", j.Job, c.Got, c.Want, c.Why))
-		wl.Status.NominatedClusterNames = j.lists[j.attempt-1]
+	if list := j.lists[j.attempt-1]; list != nil && len(wl.Status.NominatedClusterNames) > 0 && len(old.Status.NominatedClusterNames) == 0 {
+		wl.Status.NominatedClusterNames = list
 	}
 }
 
-func checkMessage(wl *kueue.Workload) string {
-	if c := kueuestate.FindCheck(wl, checkName); c != nil {
-		return c.Message
-	}
-	return ""
+func isReady(wl *kueue.Workload) bool {
+	c := kueuestate.FindCheck(wl, checkName)
+	return c != nil && c.State == kueue.CheckStateReady
 }
 
-// insist makes the nomination of the record if the operator has not nominated by then.
-func (p *Replay) insist(j *replayed, n int) {
-	wl := p.world.kueue.workloads.get(j.key)
-	c := j.choices[n]
-	if wl == nil || j.attempt != n+1 || c.Got != "" {
-		return
+// decided is the cluster that the gate has chosen in a state; empty = none yet.
+func decided(s story.RecordedState) string {
+	if !s.Quota || s.Check != string(kueue.CheckStateReady) {
+		return ""
 	}
-	if c.Late = nominationGrace; p.Explain != nil {
+	return clusterIn(s.Message)
+}
+
+// clusterIn is the cluster with which the message of a Ready check begins.
+func clusterIn(message string) string {
+	cluster, _, _ := strings.Cut(message, " ")
+	return cluster
+}
+
+// expect asks the operator for its reasons if it has not decided by now.
+func (p *Replay) expect(j *replayed, n int) {
+	if c := j.choices[n]; c.Got == "" && p.Explain != nil {
 		c.Why = p.Explain(j.key)
-	}
-	p.world.note("the operator does not send %s to %s as in the record: %s", j.Job, c.Want, c.Why)
-	if kueuestate.HoldsQuota(wl) && !kueuestate.IsEvicted(wl) {
-		p.nominate(j, j.lists[n])
+		p.world.note("the operator does not send %s to %s as in the record: %s", j.Job, c.Want, c.Why)
 	}
 }
 
