@@ -296,7 +296,10 @@ func decided(s story.RecordedState) string {
 
 // clusterIn is the cluster with which the message of a Ready check begins.
 func clusterIn(message string) string {
-	cluster, _, _ := strings.Cut(message, " ")
+	cluster, _, hasRoom := strings.Cut(message, " ")
+	if !hasRoom && message == "the" || cluster == "the" {
+		return ""
+	}
 	return cluster
 }
 

@@ -63,7 +63,7 @@ func soakWorld(record *story.Record) world.Spec {
 	for i := range s.Clusters {
 		s.Clusters[i].Quotas = map[string]map[string]int64{"soak": {h100: 256}}
 	}
-	s.Settings = world.Settings{Score: fleetTotal, ScorePeriod: 2, ScrapeInterval: 2 * time.Second, WatchDelay: 50 * time.Millisecond, Gate: v1alpha1.PlacementGateSpec{
+	s.Settings = world.Settings{Score: fleetTotal, ScorePeriod: 2, ScrapeInterval: 2 * time.Second, WatchDelay: 4 * time.Millisecond, QueryTime: 2 * time.Millisecond, Gate: v1alpha1.PlacementGateSpec{
 		Policies:      []v1alpha1.GatePolicy{{Policy: "fleet", Score: "score", Use: v1alpha1.UsePrefer}},
 		PeriodSeconds: 2,
 		Freshness:     v1alpha1.GateFreshness{MaxSampleAgeSeconds: 20, UnknownAfterSeconds: 40},
