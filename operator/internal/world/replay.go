@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,10 +50,8 @@ type Choice struct {
 const (
 	// nominationGrace is by how much the operator may be later in the world than in the record.
 	nominationGrace = 1500 * time.Millisecond
-	// longestDelay: a Workload that waited for less in the record waited for the busy machine of the lab,
-	// and not for room. In the world it gets quota decisionTime before its nomination.
-	longestDelay = 1000 * time.Second
-	decisionTime = 300 * time.Millisecond
+	// LD: a Workload that waited for less in the record waited for the busy machine of the lab,
+	// and not for room. In the world it gets quota DT before its nomination.
 	// scoreLead is how long the world takes from a value to the score.
 	scoreLead = 2 * time.Second
 	// warmUp is the time for the first scores.
@@ -69,6 +68,10 @@ type replayed struct {
 	choices []*Choice // by attempt; nil = no nomination
 	lists   [][]string
 	attempt int
+	// nominated are the times of the nominations, or of the ends, by attempt. It does not come
+	// before earlyUntil.
+	nominated   []time.Duration
+	earlyUntil time.Time
 }
 
 // Replay begins to repeat a record.
@@ -79,6 +82,7 @@ func (w *World) Replay(record *story.Record) *Replay {
 		c.kueue.paused, c.schedulerDead = true, true
 	}
 	w.Hub.OnNextWrite(p.impose)
+	w.replay = p
 	byUID := map[string]*replayed{}
 	for _, r := range record.Workloads {
 		// The slices of an elastic job are Workloads of one job.
@@ -133,7 +137,7 @@ func (p *Replay) plan(j, replaces *replayed) {
 			s.At = decidedAt(j.States[i:])
 		}
 		if s.Quota && !last.Quota {
-			j.choices, j.lists = append(j.choices, nil), append(j.lists, nil)
+			j.choices, j.lists, j.nominated = append(j.choices, nil), append(j.lists, nil), append(j.nominated, 0)
 		}
 		n := len(j.choices) - 1
 		if n >= 0 && j.choices[n] == nil && decided(s) != "" && decided(last) == "" {
@@ -144,6 +148,9 @@ func (p *Replay) plan(j, replaces *replayed) {
 				p.Choices = append(p.Choices, c)
 			}
 			p.at(s.At+nominationGrace.Seconds(), func() { p.expect(j, n) })
+		}
+		if n >= 0 && j.nominated[n] == 0 && (len(s.Nominated) > 0 || s.Evicted != "" || !s.Quota) {
+			j.nominated[n] = seconds(s.At)
 		}
 		if n >= 0 && len(s.Nominated) > 0 && len(last.Nominated) == 0 {
 			j.lists[n] = s.Nominated
@@ -166,14 +173,14 @@ func decidedAt(states []story.RecordedState) float64 {
 	for _, s := range states {
 		isOver := !s.Quota || s.Inactive || s.Evicted != ""
 		if decided(s) != "" || isOver {
-			end = s.At - decisionTime.Seconds()
+			end = s.At - DT.Seconds()
 			if isOver { // the lab did not decide in time
-				end = s.At - 0.01
+				end = s.At - 0.001
 			}
 			break
 		}
 	}
-	if end-quota > longestDelay.Seconds() {
+	if end-quota > LD.Seconds() {
 		return quota
 	}
 	return max(quota, end)
@@ -270,15 +277,31 @@ func (p *Replay) impose(key types.NamespacedName, before, next client.Object, ma
 		return
 	}
 	old := before.(*kueue.Workload)
+	if isReady(wl) && !isReady(old) {
+		j.earlyUntil = p.start.Add(j.nominated[j.attempt-1] - 220*time.Millisecond)
+	}
 	if c := j.choices[j.attempt-1]; c != nil && c.Got == "" && isReady(wl) && !isReady(old) && len(old.Status.NominatedClusterNames) == 0 {
 		c.Got, c.Late = clusterIn(kueuestate.FindCheck(wl, checkName).Message), p.world.loop.Now().Sub(p.start)-c.At
 		if c.Got != c.Want {
-			p.world.NoteLater(fmt.Sprintf("the operator sends %s to %s, and to %s in the record", j.Job, c.Got, c.Want))
+			wl.Status.NominatedClusterNames = j.lists[j.attempt-1]
+			p.world.loop.After(0, func() {
+				if p.Explain != nil {
+					c.Why = p.Explain(key)
+				}
+				p.world.note("the operator sends %s to %s, and to %s in the record: %s", j.Job, c.Got, c.Want, c.Why)
+			})
 		}
 	}
 	if list := j.lists[j.attempt-1]; list != nil && len(wl.Status.NominatedClusterNames) > 0 && len(old.Status.NominatedClusterNames) == 0 {
 		wl.Status.NominatedClusterNames = list
 	}
+}
+
+// isEarly reports whether the operator may not nominate for a Workload yet. On the busy machine of the lab it
+// nominates up to seconds after its check is Ready.
+func (p *Replay) isEarly(key types.NamespacedName) bool {
+	j := p.jobs[key]
+	return j != nil && p.world.loop.Now().Before(j.earlyUntil)
 }
 
 func isReady(wl *kueue.Workload) bool {
@@ -321,12 +344,12 @@ func (p *Replay) planPod(r *story.RecordedPod) {
 	key := types.NamespacedName{Namespace: defaultTenant, Name: r.Job}
 	held := &pod{name: r.Job + "-" + strconv.FormatFloat(r.Bound, 'f', 3, 64), devices: r.Devices, cpu: 4000, memory: 16 << 10,
 		job: &remoteJob{batchJob: batchJob{spec: &Job{Name: r.Job, Namespace: key.Namespace}, key: key}}}
-	p.at(r.Bound, func() {
+	p.at(r.Bound+LAG, func() {
 		held.node = c.nodes[i]
 		held.node.pods, c.pods = append(held.node.pods, held), append(c.pods, held)
 	})
 	if r.Ended > 0 {
-		p.at(r.Ended, func() { c.removePod(held) })
+		p.at(r.Ended+LAG, func() { c.removePod(held) })
 	}
 }
 
@@ -362,3 +385,7 @@ func (p *Replay) ledSince(from, leader float64) bool {
 		return strings.HasPrefix(f.Program, "operator-") && f.From > from && f.From < leader
 	})
 }
+
+var LAG = func() float64 { f, _ := strconv.ParseFloat(os.Getenv("LAG"), 64); return f }()
+var DT = func() time.Duration { f, _ := time.ParseDuration(os.Getenv("DT")); return f }()
+var LD = func() time.Duration { f, _ := time.ParseDuration(os.Getenv("LD")); return f }()
