@@ -43,9 +43,8 @@ type RecordedState struct {
 	Evicted   string   `json:"evicted,omitempty"` // reason
 	Finished  bool     `json:"finished,omitempty"`
 	PodsReady bool     `json:"podsReady,omitempty"`
-	// Check and Message are those of the gate's check. The message of a Ready check begins with the cluster.
-	Check   string `json:"check,omitempty"`
-	Message string `json:"message,omitempty"`
+	// Decided is the cluster that the gate has chosen: that of the message of its Ready check.
+	Decided string `json:"decided,omitempty"`
 	Gone    bool   `json:"gone,omitempty"`
 }
 
@@ -103,7 +102,7 @@ func ReadRecord(path string) (*Record, error) {
 	return r, json.Unmarshal(content, r)
 }
 
-// Write writes the record, a line for each Workload and pod.
+// Write writes the record.
 func (r *Record) Write(path string) error {
 	content, err := json.Marshal(r)
 	if err != nil {

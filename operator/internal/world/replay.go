@@ -2,8 +2,6 @@ package world
 
 import (
 	"fmt"
-	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +17,9 @@ import (
 )
 
 // Replay repeats a record of the lab. Kueue, MultiKueue and the schedulers do in the world what they did in
-// the record, at the same times. Only the operator decides by itself: each of its nominations is compared
-// with that of the record and then replaced by it, so that one difference does not cause the next ones.
+// the record, at the same times. Only the operator decides by itself: each of its decisions is compared
+// with that of the record. The nomination of the record replaces a different one, so that one difference
+// does not cause the next ones.
 type Replay struct {
 	world  *World
 	record *story.Record
@@ -28,30 +27,31 @@ type Replay struct {
 	jobs   map[types.NamespacedName]*replayed
 	// Explain describes what the operator would decide for a Workload now; the driver sets it.
 	Explain func(types.NamespacedName) string
-	// Choices are the first nominations of all attempts, in the order of the record's times.
+	// Choices are the first decisions of all attempts, in the order of the record's times.
 	Choices []*Choice
 }
 
 // RecordedScore is the series with the scores of the record.
 const RecordedScore = "recorded_score"
 
-// Choice is the first nomination of an attempt: in the record and by the operator in the world.
+// Choice is the first decision of an attempt for a cluster: in the record and by the operator in the world.
 type Choice struct {
 	Job     string
 	Attempt int
-	// Want is the cluster of the record, Got that of the operator; empty = none until then.
+	// Want is the cluster of the record, Got that of the operator; empty = it had not decided before the
+	// record's nomination.
 	Want, Got string
-	// At is the time in the record, and Late by how much later the operator nominated.
+	// At is the time in the record, and Late by how much later the operator decided.
 	At, Late time.Duration
 	// Why is what the operator says of a difference.
 	Why string
 }
 
 const (
-	// nominationGrace is by how much the operator may be later in the world than in the record.
+	// nominationGrace is when the operator is asked why it has not decided, after it did in the record.
 	nominationGrace = 1500 * time.Millisecond
-	// LD: a Workload that waited for less in the record waited for the busy machine of the lab,
-	// and not for room. In the world it gets quota DT before its nomination.
+	// earlier than its nomination in the record is when the operator may nominate: it tries every 200 ms.
+	earlier = 220 * time.Millisecond
 	// scoreLead is how long the world takes from a value to the score.
 	scoreLead = 2 * time.Second
 	// warmUp is the time for the first scores.
@@ -68,9 +68,9 @@ type replayed struct {
 	choices []*Choice // by attempt; nil = no nomination
 	lists   [][]string
 	attempt int
-	// nominated are the times of the nominations, or of the ends, by attempt. It does not come
-	// before earlyUntil.
-	nominated   []time.Duration
+	// nominated are the times of the nominations, or of the ends, by attempt. The operator nominates
+	// after earlyUntil.
+	nominated  []time.Duration
 	earlyUntil time.Time
 }
 
@@ -134,14 +134,11 @@ func (p *Replay) plan(j, replaces *replayed) {
 	last := story.RecordedState{}
 	for i, s := range j.States {
 		if s.Quota && !last.Quota {
-			s.At = decidedAt(j.States[i:])
-		}
-		if s.Quota && !last.Quota {
 			j.choices, j.lists, j.nominated = append(j.choices, nil), append(j.lists, nil), append(j.nominated, 0)
 		}
 		n := len(j.choices) - 1
-		if n >= 0 && j.choices[n] == nil && decided(s) != "" && decided(last) == "" {
-			c := &Choice{Job: j.Job, Attempt: n + 1, Want: decided(s), At: seconds(s.At)}
+		if n >= 0 && j.choices[n] == nil && s.Decided != "" && last.Decided == "" {
+			c := &Choice{Job: j.Job, Attempt: n + 1, Want: s.Decided, At: seconds(s.At)}
 			j.choices[n] = c
 			// Kueue itself sends a later slice of a job to the cluster of the first one.
 			if replaces == nil {
@@ -164,26 +161,6 @@ func (p *Replay) plan(j, replaces *replayed) {
 		})
 		last = s
 	}
-}
-
-// decidedAt is when a Workload gets the quota of its first state, so that the operator decides when it did on
-// the lab.
-func decidedAt(states []story.RecordedState) float64 {
-	quota, end := states[0].At, math.Inf(1)
-	for _, s := range states {
-		isOver := !s.Quota || s.Inactive || s.Evicted != ""
-		if decided(s) != "" || isOver {
-			end = s.At - DT.Seconds()
-			if isOver { // the lab did not decide in time
-				end = s.At - 0.001
-			}
-			break
-		}
-	}
-	if end-quota > LD.Seconds() {
-		return quota
-	}
-	return max(quota, end)
 }
 
 func (p *Replay) submit(j, replaces *replayed) {
@@ -278,7 +255,7 @@ func (p *Replay) impose(key types.NamespacedName, before, next client.Object, ma
 	}
 	old := before.(*kueue.Workload)
 	if isReady(wl) && !isReady(old) {
-		j.earlyUntil = p.start.Add(j.nominated[j.attempt-1] - 220*time.Millisecond)
+		j.earlyUntil = p.start.Add(j.nominated[j.attempt-1] - earlier)
 	}
 	if c := j.choices[j.attempt-1]; c != nil && c.Got == "" && isReady(wl) && !isReady(old) && len(old.Status.NominatedClusterNames) == 0 {
 		c.Got, c.Late = clusterIn(kueuestate.FindCheck(wl, checkName).Message), p.world.loop.Now().Sub(p.start)-c.At
@@ -309,20 +286,9 @@ func isReady(wl *kueue.Workload) bool {
 	return c != nil && c.State == kueue.CheckStateReady
 }
 
-// decided is the cluster that the gate has chosen in a state; empty = none yet.
-func decided(s story.RecordedState) string {
-	if !s.Quota || s.Check != string(kueue.CheckStateReady) {
-		return ""
-	}
-	return clusterIn(s.Message)
-}
-
 // clusterIn is the cluster with which the message of a Ready check begins.
 func clusterIn(message string) string {
-	cluster, _, hasRoom := strings.Cut(message, " ")
-	if !hasRoom && message == "the" || cluster == "the" {
-		return ""
-	}
+	cluster, _, _ := strings.Cut(message, " ")
 	return cluster
 }
 
@@ -344,12 +310,12 @@ func (p *Replay) planPod(r *story.RecordedPod) {
 	key := types.NamespacedName{Namespace: defaultTenant, Name: r.Job}
 	held := &pod{name: r.Job + "-" + strconv.FormatFloat(r.Bound, 'f', 3, 64), devices: r.Devices, cpu: 4000, memory: 16 << 10,
 		job: &remoteJob{batchJob: batchJob{spec: &Job{Name: r.Job, Namespace: key.Namespace}, key: key}}}
-	p.at(r.Bound+LAG, func() {
+	p.at(r.Bound, func() {
 		held.node = c.nodes[i]
 		held.node.pods, c.pods = append(held.node.pods, held), append(c.pods, held)
 	})
 	if r.Ended > 0 {
-		p.at(r.Ended+LAG, func() { c.removePod(held) })
+		p.at(r.Ended, func() { c.removePod(held) })
 	}
 }
 
@@ -363,6 +329,14 @@ func (p *Replay) planFault(f story.RecordedFault) {
 	case strings.HasSuffix(f.Program, "-prometheus"):
 		fault.Kind, fault.Cluster = StoreLost, strings.TrimSuffix(f.Program, "-prometheus")
 		fault.Lasts += storeBack
+		for _, other := range p.record.Faults { // that begins before this one is over
+			if other.Program == f.Program && other.From > f.From && seconds(other.From-f.From) < fault.Lasts {
+				fault.Lasts = seconds(other.To-f.From) + storeBack
+			}
+			if other.Program == f.Program && other.From < f.From && other.To+storeBack.Seconds() > f.From {
+				return
+			}
+		}
 	case strings.HasPrefix(f.Program, "operator-"):
 		// Another replica leads some time after the leader has ended.
 		for _, l := range p.record.Leaders {
@@ -385,7 +359,3 @@ func (p *Replay) ledSince(from, leader float64) bool {
 		return strings.HasPrefix(f.Program, "operator-") && f.From > from && f.From < leader
 	})
 }
-
-var LAG = func() float64 { f, _ := strconv.ParseFloat(os.Getenv("LAG"), 64); return f }()
-var DT = func() time.Duration { f, _ := time.ParseDuration(os.Getenv("DT")); return f }()
-var LD = func() time.Duration { f, _ := time.ParseDuration(os.Getenv("LD")); return f }()

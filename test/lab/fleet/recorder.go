@@ -30,12 +30,16 @@ type Recorder struct {
 	workloads map[types.UID]*story.RecordedWorkload
 	uids      map[string]types.UID // by key
 	pods      map[types.UID]*story.RecordedPod
+	clusters  map[string]bool
 }
 
 // Record records what happens to the jobs of the fleet until ctx ends. quota is that of their queue.
 func (f *Fleet) Record(ctx context.Context, quota int) (*Recorder, error) {
 	r := &Recorder{began: time.Now(), record: story.Record{Quota: int64(quota), Scores: map[string][]story.Recorded{}},
-		workloads: map[types.UID]*story.RecordedWorkload{}, uids: map[string]types.UID{}, pods: map[types.UID]*story.RecordedPod{}}
+		workloads: map[types.UID]*story.RecordedWorkload{}, uids: map[string]types.UID{}, pods: map[types.UID]*story.RecordedPod{}, clusters: map[string]bool{}}
+	for _, w := range f.Workers {
+		r.clusters[w.Name] = true
+	}
 	jobs := cache.Options{DefaultNamespaces: map[string]cache.Config{Namespace: {}}}
 	for _, w := range []struct {
 		cluster *Cluster
@@ -69,7 +73,7 @@ func (r *Recorder) Fault(program string, since time.Time) {
 	defer r.mu.Unlock()
 	now := r.now()
 	down := math.Round(time.Since(since).Seconds()*1000) / 1000
-	r.record.Faults = append(r.record.Faults, story.RecordedFault{Program: program, From: now - down, To: now})
+	r.record.Faults = append(r.record.Faults, story.RecordedFault{Program: program, From: math.Round((now-down)*1000) / 1000, To: now})
 }
 
 // Loss adds a copy that was deleted behind Kueue's back.
@@ -106,8 +110,8 @@ func (r *Recorder) addWorkload(o client.Object, deleted bool) {
 		Cluster: ptr.Deref(wl.Status.ClusterName, ""), Finished: meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished), Gone: deleted}
 	s.PodsReady = meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)
 	for _, c := range wl.Status.AdmissionChecks {
-		if c.Name == gateCheck {
-			s.Check, s.Message = string(c.State), c.Message
+		if cluster, _, _ := strings.Cut(c.Message, " "); c.Name == gateCheck && c.State == kueue.CheckStateReady && r.clusters[cluster] {
+			s.Decided = cluster
 		}
 	}
 	if c := meta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == "True" {
