@@ -45,7 +45,7 @@ type RecordedState struct {
 	PodsReady bool     `json:"podsReady,omitempty"`
 	// Decided is the cluster that the gate has chosen: that of the message of its Ready check.
 	Decided string `json:"decided,omitempty"`
-	Gone    bool   `json:"gone,omitempty"`
+	Deleted bool   `json:"deleted,omitempty"`
 }
 
 // RecordedPod is a pod that had a node. Zero times have not come.

@@ -48,7 +48,7 @@ type Choice struct {
 }
 
 const (
-	// nominationGrace is when the operator is asked why it has not decided, after it did in the record.
+	// nominationGrace is how long after a decision of the record the operator explains why it has not decided.
 	nominationGrace = 1500 * time.Millisecond
 	// earlier than its nomination in the record is when the operator may nominate: it tries every 200 ms.
 	earlier = 220 * time.Millisecond
@@ -216,7 +216,7 @@ func (p *Replay) apply(j *replayed, last, next story.RecordedState) {
 			return w.kueue.condition(wl, kueue.WorkloadFinished, true, "Succeeded", "")
 		})
 	}
-	if next.Gone {
+	if next.Deleted {
 		w.kueue.workloads.remove(key)
 	}
 }
@@ -292,7 +292,7 @@ func clusterIn(message string) string {
 	return cluster
 }
 
-// expect asks the operator for its reasons if it has not decided by now.
+// expect notes the reasons of an operator that has not decided by now.
 func (p *Replay) expect(j *replayed, n int) {
 	if c := j.choices[n]; c.Got == "" && p.Explain != nil {
 		c.Why = p.Explain(j.key)

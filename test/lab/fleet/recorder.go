@@ -107,7 +107,7 @@ func (r *Recorder) addWorkload(o client.Object, deleted bool) {
 		r.record.Workloads = append(r.record.Workloads, kept)
 	}
 	s := story.RecordedState{Inactive: !ptr.Deref(wl.Spec.Active, true), Quota: wl.Status.Admission != nil, Nominated: wl.Status.NominatedClusterNames,
-		Cluster: ptr.Deref(wl.Status.ClusterName, ""), Finished: meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished), Gone: deleted}
+		Cluster: ptr.Deref(wl.Status.ClusterName, ""), Finished: meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished), Deleted: deleted}
 	s.PodsReady = meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)
 	for _, c := range wl.Status.AdmissionChecks {
 		if cluster, _, _ := strings.Cut(c.Message, " "); c.Name == gateCheck && c.State == kueue.CheckStateReady && r.clusters[cluster] {
