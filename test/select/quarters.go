@@ -59,7 +59,7 @@ var quarters = [4]quarter{
 		{"TestScenarios/whole-nodes", 21},
 		{"TestScenarios/worker-unreachable", 28},
 		{"TestScenarios/operator-gone", 9},
-		{"TestScenarios/prerequisite", 45},
+		{"TestScenarios/prerequisite", 24},
 		{"TestScenarios/packing", 45},
 		{"TestScenarios/idle", 45},
 	},
