@@ -121,7 +121,7 @@ fuzz: ## Run each fuzz test for FUZZTIME (default 10m)
 	for target in $$(grep -roE '^func Fuzz[A-Za-z]+' --include=*_test.go operator exporter | sed 's/func //'); do \
 	  $(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME) "./$$(dirname "$${target%:*}")" || exit 1; done
 
-soak: ## Run 1,000 jobs on a fleet with random faults (JOBS=number, SOAK=minutes, SEED=number)
+soak: ## Run 1,000 jobs on a fleet with random faults (JOBS=number, SOAK=minutes, SEED=number, RECORD=absolute path of a record)
 	$(GO) test -tags e2e,soak -count=1 -timeout 4h -v -run Soak ./test/e2e/...
 
 soak-exporter: ## Run the exporter for two minutes: its resource use must not grow, its memory stay below 40 MiB

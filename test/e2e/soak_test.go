@@ -24,6 +24,7 @@ import (
 
 const (
 	soakOpenJobs = 30 // at a time
+	soakQuota    = 44 // GPUs
 	// soakGrace is the time for open jobs to finish, after the last submission. If Kueue restarts after a
 	// copy was lost, and looks at its workload before it is connected to the worker, it looks again after
 	// workerLostTimeout (15 min) only.
@@ -45,6 +46,8 @@ type soak struct {
 	// paused is true while Kueue on the hub restarts: it rejects new jobs until it
 	// knows the queues of MultiKueue.
 	paused atomic.Bool
+	// record is written to the file RECORD; nil = no such file.
+	record *fleet.Recorder
 }
 
 // openJob is a job that has neither finished nor been deleted.
@@ -59,13 +62,13 @@ type openJob struct {
 // room together, and one in ten is elastic. High priorities preempt low ones, and the gate holds
 // clusters. The test fails if a job does not finish, waits with quota longer than soakLongestWait,
 // runs on two clusters at once, or is placed on a cluster where its pods are
-// unschedulable. TestMain checks all writes.
+// unschedulable. TestMain checks all writes. What happens to the jobs is written to the file RECORD.
 func TestSoak(t *testing.T) {
 	minutes, jobs, seed := numberFromEnv(t, "SOAK", 40), int(numberFromEnv(t, "JOBS", 1000)), numberFromEnv(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("SEED=%d SOAK=%d JOBS=%d", seed, minutes, jobs)
 	ctx := testContext(t, time.Duration(minutes)*time.Minute+soakGrace+5*time.Minute)
 	createPriorities(ctx, t)
-	queue{name: "soak", hub: 44, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
+	queue{name: "soak", hub: soakQuota, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
 	patchGate(ctx, t, `{"hold":{"afterSeconds":20}}`, `{"hold":null}`)
 	startTwoOperators(ctx, t)
 	watcher, err := lab.WatchJobs(ctx)
@@ -73,6 +76,16 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &soak{random: rand.New(rand.NewPCG(seed, 1)), open: map[string]*openJob{}, grown: map[string]bool{}, count: map[string]int{}, watcher: watcher}
+	if path := os.Getenv("RECORD"); path != "" {
+		if s.record, err = lab.Record(ctx, soakQuota); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.record.Write(path); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
 
 	faults, stop := context.WithTimeout(ctx, time.Duration(minutes)*time.Minute)
 	done := make(chan error, 1)
@@ -207,6 +220,9 @@ func (s *soak) disturbJob(ctx context.Context) {
 		if cluster := s.watcher.RunningOn(name); cluster != "" {
 			if _, err := lab.Worker(cluster).Kubectl(ctx, "", "delete", "job/"+name, "-n", fleet.Namespace, "--wait=false"); err == nil {
 				s.count["copies lost"]++
+				if s.record != nil {
+					s.record.Loss(name, cluster)
+				}
 			}
 		}
 	}
@@ -330,6 +346,7 @@ func (s *soak) injectFaults(ctx context.Context, t *testing.T, random *rand.Rand
 func (s *soak) restart(ctx context.Context, name string, sig syscall.Signal, down time.Duration) error {
 	s.paused.Store(name == "hub-kueue")
 	defer s.paused.Store(false)
+	since := time.Now()
 	if err := lab.Programs().End(name, sig); err != nil {
 		return err
 	}
@@ -338,6 +355,9 @@ func (s *soak) restart(ctx context.Context, name string, sig syscall.Signal, dow
 	defer cancel()
 	if err := lab.Programs().Restart(ctx, name); err != nil {
 		return err
+	}
+	if s.record != nil {
+		s.record.Fault(name, since)
 	}
 	return fleet.Await(ctx, "Kueue to set managedBy of new jobs", lab.CheckMultiKueue)
 }

@@ -16,6 +16,7 @@ var All = []Story{
 	{"big-job", "a big job waits behind small ones and starts when they end", bigJob},
 	{"preemption", "a job of high priority takes quota on the hub from one of low priority, which then waits", preemption},
 	{"operator-gone", "while the operator is gone, jobs run on and new ones wait; they start when it is back", operatorGone},
+	{"prerequisite", "a job goes only where its Secret is, and waits while no cluster has it", prerequisite},
 }
 
 func burst(s *Script) string {
@@ -141,4 +142,21 @@ func operatorGone(s *Script) string {
 	later := s.Running("later")
 	s.StaysOn("runs-on", cluster)
 	return fmt.Sprintf("later waited for the operator and runs on %s; runs-on stayed on %s", later, cluster)
+}
+
+func prerequisite(s *Script) string {
+	for _, secret := range []struct{ cluster, name string }{{"cluster1", "other"}, {"cluster2", "other"}, {"cluster3", "dataset"}} {
+		must(s.CreateSecret(secret.cluster, secret.name))
+	}
+	s.Log("the Secret dataset exists on cluster3 only")
+	must(s.RequireSecrets())
+	cluster := s.Start(Job{Name: "reads-dataset", Model: H100, Devices: 1, Secret: "dataset"})
+	s.Require(cluster == "cluster3", "reads-dataset runs on %s, which does not have its Secret", cluster)
+	s.Submits(Job{Name: "reads-token", Model: H100, Devices: 1, Secret: "token"})
+	s.Waits("reads-token", "cluster2 does not have Secret token")
+	must(s.CreateSecret("cluster2", "token"))
+	s.Log("the Secret token exists on cluster2")
+	cluster = s.Running("reads-token")
+	s.Require(cluster == "cluster2", "reads-token runs on %s, which does not have its Secret", cluster)
+	return "each job went to the only cluster with its Secret, and waited until there was one"
 }

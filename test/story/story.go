@@ -28,6 +28,7 @@ type Job struct {
 	Duration time.Duration
 	Queue    string // default gpu, whose quota is larger than the fleet
 	High     bool   // the high priority, instead of the low one; only in queues that preempt
+	Secret   string // that the pods read; empty = none
 }
 
 // Model of a device.
@@ -89,6 +90,10 @@ type Stage interface {
 	SetConnected(cluster string, connected bool) error
 	// SetOperator kills or starts the operator.
 	SetOperator(on bool) error
+	// CreateSecret creates a Secret of jobs on a cluster, and waits until the metrics show it.
+	CreateSecret(cluster, name string) error
+	// RequireSecrets lets the gate send a job only to clusters with the Secrets that its pods read.
+	RequireSecrets() error
 	// CreateQueue creates a queue with a quota of devices on the hub, in which high priorities preempt low ones.
 	CreateQueue(name string, devices int) error
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 
 // node is a machine of a cluster.
@@ -75,6 +77,10 @@ type cluster struct {
 	scrapedAt time.Time // last scrape of its exporters
 	// metricsFoundAt is since when its metrics are complete again.
 	metricsFoundAt time.Time
+	// objects that prerequisites of gates name.
+	objects []metrics.Object
+	// extra samples of its exporters.
+	extra []metrics.Sample
 	// dead parts of the worker.
 	schedulerDead, startsFail bool
 	scheduling                bool

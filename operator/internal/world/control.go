@@ -7,7 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/world/hub"
+	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 
 // State is what a user sees of a job.
@@ -85,6 +88,21 @@ func (w *World) SetUnusable(cluster, model string, devices int64) {
 		c.nodes[i].unusable = devices
 		c.schedulePods()
 	}
+}
+
+// AddSecret creates a Secret in the namespace of jobs on a cluster.
+func (w *World) AddSecret(cluster, name string) {
+	c := w.clusterOf(cluster)
+	c.objects = append(c.objects, metrics.Object{Kind: metrics.KindSecret, Namespace: defaultTenant, Name: name})
+}
+
+// UpdateGate changes the spec of the PlacementGate, as its administrator does.
+func (w *World) UpdateGate(change func(*v1alpha1.PlacementGateSpec)) error {
+	_, err := hub.Update(w.Hub, types.NamespacedName{Name: gateName}, "admin", func(g *v1alpha1.PlacementGate) bool {
+		change(&g.Spec)
+		return true
+	})
+	return err
 }
 
 // Connected reports whether MultiKueue is connected to a cluster.

@@ -140,7 +140,7 @@ func (w *World) createHub() {
 	spec.SourceRef = v1alpha1.LocalReference{Name: sourceName}
 	spec.MultiKueue = &v1alpha1.GateMultiKueue{ConfigName: configName}
 	if w.settings.Score != "" {
-		w.create(&v1alpha1.ScoringPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}, Spec: scorePolicy(w.settings.Score)})
+		w.create(&v1alpha1.ScoringPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}, Spec: scorePolicy(w.settings)})
 	}
 	w.create(&v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: gateName}, Spec: withDefaults(spec)})
 }
@@ -158,10 +158,10 @@ func withDefaults(spec v1alpha1.PlacementGateSpec) v1alpha1.PlacementGateSpec {
 }
 
 // scorePolicy publishes a query's values from 0 to 64 as points from 0 to 100.
-func scorePolicy(expr string) v1alpha1.ScoringPolicySpec {
+func scorePolicy(s Settings) v1alpha1.ScoringPolicySpec {
 	zero := int32(0)
-	return v1alpha1.ScoringPolicySpec{SourceRef: v1alpha1.LocalReference{Name: sourceName}, Scores: []v1alpha1.ScoreSpec{{
-		Name: scoreName, Query: expr, Weight: &zero,
+	return v1alpha1.ScoringPolicySpec{SourceRef: v1alpha1.LocalReference{Name: sourceName}, PeriodSeconds: s.ScorePeriod, Scores: []v1alpha1.ScoreSpec{{
+		Name: scoreName, Query: s.Score, Weight: &zero,
 		Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeLinear, Linear: &v1alpha1.Linear{From: resource.MustParse("0"), To: resource.MustParse("64")}},
 	}}}
 }
@@ -240,6 +240,9 @@ func workloadOf(j *Job, key types.NamespacedName, uid types.UID) *kueue.Workload
 	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/job", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}}}
 	if j.InitCPU > 0 {
 		pod.InitContainers = []corev1.Container{{Name: "init", Image: "example.com/init", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(j.InitCPU, resource.DecimalSI)}}}}
+	}
+	if j.Secret != "" {
+		pod.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: j.Secret}}}}
 	}
 	if j.Model != "" {
 		pod.NodeSelector = map[string]string{modelLabel: j.Model}

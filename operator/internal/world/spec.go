@@ -107,6 +107,8 @@ type Job struct {
 	Components int64
 	// Tolerates is the key of a taint that the pods tolerate.
 	Tolerates string
+	// Secret that the pods read; empty = none.
+	Secret string
 	// Behavior of the pods once they are on a node.
 	Behavior Behavior
 	// Grace is the time for which a pod holds its devices after its deletion. Lingers is the same
@@ -158,6 +160,8 @@ type Settings struct {
 	Gate v1alpha1.PlacementGateSpec
 	// Score is the PromQL of a ScoringPolicy "fleet" that OCM's Placement ranks by; empty = no policy.
 	Score string
+	// ScorePeriod of the policy in seconds; zero = the default.
+	ScorePeriod int32
 	// NumberOfClusters of the Placement; zero = all.
 	NumberOfClusters int
 	// Length is the time after the last arrival and fault at which every job must be over.

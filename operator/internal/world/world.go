@@ -2,6 +2,7 @@ package world
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -57,6 +58,7 @@ type World struct {
 	order []*Run
 	jobs  map[types.NamespacedName]*batchJob
 
+	replay  *Replay // nil = none
 	metrics metricsState
 	undo    map[FaultKind]func() // of faults that Begin started
 	faults  faultState
@@ -349,6 +351,10 @@ func (w *World) interceptRequest(r hub.Request) hub.Fault {
 	slow, failing := w.faults.hubSlow, w.faults.writesFail
 	w.faults.mu.Unlock()
 	f := hub.Fault{}
+	if w.replay != nil && r.Verb == "patch" && r.Subresource == "" && w.replay.isEarly(r.Key) {
+		f.Before = apierrors.NewConflict(schema.GroupResource{Group: r.Kind.Group, Resource: strings.ToLower(r.Kind.Kind)}, r.Key.Name, errors.New("earlier than in the record"))
+		return f
+	}
 	if isRead := r.Verb == "get" || r.Verb == "list"; isRead {
 		return f
 	}

@@ -31,7 +31,6 @@ const limit = 6 * time.Minute
 var All = append(stories(), []Scenario{
 	{"nvlink", "a job that needs NVLink goes only where a group of connected GPUs is large enough, or waits", nvlink},
 	{"quota", "the quota of a Cohort follows the GPUs of a node that are lost and come back", quota},
-	{"prerequisite", "a job goes only where its Secret is, and waits while no cluster has it", prerequisite},
 	{"profile", "a job that finished leaves a profile, which kubectl plimsoll profile prints", profile},
 	{"shares", "a job for a part of a GPU goes only where one GPU has the memory, or waits", shares},
 	{"packing", "a job on shared GPUs goes where devices have headroom, not where the mean of a cluster is low", packing},

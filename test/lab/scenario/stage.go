@@ -30,7 +30,7 @@ func (l *labStage) Log(format string, args ...any) { l.log(format, args...) }
 
 // Submit implements story.Stage.
 func (l *labStage) Submit(j story.Job) error {
-	job := fleet.Job{Name: j.Name, Model: fleet.Models[j.Model], GPUs: j.Devices, Pods: j.Pods, Duration: j.Duration, Queue: j.Queue}
+	job := fleet.Job{Name: j.Name, Model: fleet.Models[j.Model], GPUs: j.Devices, Pods: j.Pods, Duration: j.Duration, Queue: j.Queue, Secret: j.Secret}
 	switch {
 	case j.High:
 		job.Priority = "high"
@@ -166,6 +166,21 @@ func (l *labStage) SetOperator(on bool) error {
 	}
 	l.onEnd(restart)
 	return l.fleet.Programs().End(fleet.Operator, syscall.SIGKILL)
+}
+
+// CreateSecret implements story.Stage.
+func (l *labStage) CreateSecret(cluster, name string) error {
+	l.onEnd(func(ctx context.Context) error { return l.fleet.DeleteSecret(ctx, cluster, name) })
+	if err := l.fleet.CreateSecret(l.ctx, cluster, name); err != nil {
+		return err
+	}
+	return l.awaitValue(l.ctx, fmt.Sprintf(`count(kube_secret_info{namespace=%q,cluster=%q,secret=%q})`, fleet.Namespace, cluster, name), 1)
+}
+
+// RequireSecrets implements story.Stage.
+func (l *labStage) RequireSecrets() error {
+	l.onEnd(func(ctx context.Context) error { return l.fleet.PatchGate(ctx, `{"prerequisites":null}`) })
+	return l.fleet.PatchGate(l.ctx, `{"prerequisites":[{"kind":"Secret"}]}`)
 }
 
 // CreateQueue implements story.Stage.

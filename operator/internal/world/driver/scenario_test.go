@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/world"
 	"plimsoll.dev/plimsoll/test/story"
 )
@@ -87,7 +88,7 @@ func (s *stage) Submit(j story.Job) error {
 	if duration == 0 {
 		duration = time.Hour
 	}
-	s.SubmitNow(world.Job{Name: j.Name, Model: models[j.Model], Devices: int64(j.Devices), Pods: int64(max(1, j.Pods)), Duration: duration, Queue: j.Queue, Priority: priority, CPU: 4000, Memory: 16 << 10})
+	s.SubmitNow(world.Job{Name: j.Name, Model: models[j.Model], Devices: int64(j.Devices), Pods: int64(max(1, j.Pods)), Duration: duration, Queue: j.Queue, Priority: priority, CPU: 4000, Memory: 16 << 10, Secret: j.Secret})
 	return nil
 }
 
@@ -158,9 +159,27 @@ func (s *stage) AwaitFree(cluster string, model story.Model, devices int) error 
 		matcher = fmt.Sprintf(`,cluster=%q`, cluster)
 	}
 	expr := fmt.Sprintf(`sum(cluster_resource_model:plimsoll_free_devices:sum{model=%q%s})`, models[model], matcher)
-	return s.await(fmt.Sprintf("%s to be %d", expr, devices), func() bool {
+	return s.awaitValue(expr, devices)
+}
+
+// awaitValue waits until an expression has one series with this value.
+func (s *stage) awaitValue(expr string, want int) error {
+	return s.await(fmt.Sprintf("%s to be %d", expr, want), func() bool {
 		result, err := s.Store.Query(context.Background(), expr, s.Loop.Now())
-		return err == nil && len(result.Samples) == 1 && result.Samples[0].Value == float64(devices)
+		return err == nil && len(result.Samples) == 1 && result.Samples[0].Value == float64(want)
+	})
+}
+
+// CreateSecret implements story.Stage.
+func (s *stage) CreateSecret(cluster, name string) error {
+	s.AddSecret(cluster, name)
+	return s.awaitValue(fmt.Sprintf(`count(kube_secret_info{cluster=%q,secret=%q})`, cluster, name), 1)
+}
+
+// RequireSecrets implements story.Stage.
+func (s *stage) RequireSecrets() error {
+	return s.UpdateGate(func(g *v1alpha1.PlacementGateSpec) {
+		g.Prerequisites = []v1alpha1.GatePrerequisite{{Kind: v1alpha1.PrerequisiteSecret}}
 	})
 }
 
