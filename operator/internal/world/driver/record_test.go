@@ -90,10 +90,11 @@ const fleetTotal = `0.64 * max by ($cluster_label) (` + world.RecordedScore + `)
 
 // explain describes what the operator would decide for a workload now.
 func (d *Driver) explain(key types.NamespacedName) string {
-	if d.process.present == nil {
-		return "the operator does not run"
+	leader := d.process.leader()
+	if leader == nil {
+		return "no operator leads"
 	}
-	e, err := d.process.present.gates.Workloads.Explain(context.Background(), key)
+	e, err := leader.gates.Workloads.Explain(context.Background(), key)
 	if err != nil {
 		return err.Error()
 	}
