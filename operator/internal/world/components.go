@@ -18,7 +18,8 @@ import (
 // KindSet is a LeaderWorkerSet of Components replicas. Kueue makes a Workload of each.
 const KindSet JobKind = "LeaderWorkerSet"
 
-// Together: the components of a job have pods on one cluster, unless one of their clusters is unreachable.
+// Together holds if the components of a job have pods on one cluster, unless one of their clusters is
+// unreachable.
 const Together Invariant = "Together"
 
 // setGVK is the kind of a set's owner.

@@ -15,7 +15,7 @@ import (
 // An elastic job may be resized while it runs. Kueue then makes another Workload of it, a slice, which
 // replaces the former one when it gets quota. The steps are those of pkg/workloadslicing.
 
-// Resized: the user changes the number of pods of the elastic job to Amount.
+// Resized is that the user changes the number of pods of the elastic job to Amount.
 const Resized FaultKind = "Resized"
 
 // Annotations of slices.

@@ -38,8 +38,9 @@ func ownerOf(p *pod) (kind, name string) {
 		return "", ""
 	case KindSet:
 		return setGVK.Kind, p.job.run.set.name
+	default:
+		return "Job", p.job.spec.Name
 	}
-	return "Job", p.job.spec.Name
 }
 
 // losesPod reports whether the job is a group, for which nothing replaces a lost pod.

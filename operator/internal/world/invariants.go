@@ -317,7 +317,7 @@ func (w *World) placed(key types.NamespacedName, on string) {
 			sent += c.admitted(other)
 		}
 	}
-	if sent > total && !r.misled && !w.excusesOvercommit(c) {
+	if sent > total && !r.misled && !w.excusesOvercommit() {
 		w.broken(NoOvercommit, r.Name, "%s is sent to %s, where jobs then request %d devices of %d", r.Name, on, sent, total)
 	}
 }
@@ -371,7 +371,7 @@ func (w *World) lies(cluster string) bool {
 	return w.faults.lies[cluster] != 0 || w.loop.Now().Sub(w.clusterOf(cluster).metricsFoundAt) < truthLag
 }
 
-func (w *World) excusesOvercommit(c *cluster) bool {
+func (w *World) excusesOvercommit() bool {
 	if w.settings.Gate.Freshness.OnStale == "Open" {
 		return true
 	}

@@ -29,7 +29,7 @@ var statements = []statement{
 		remote := w.multiKueue.remotes[parts[0]]
 		return !remote.connected || !w.clusterOf(parts[0]).reachable
 	}},
-	{regexp.MustCompile(`(cluster\d+) (?:reports no samples|has samples older)`), func(w *World, _ *Run, parts []string) bool {
+	{regexp.MustCompile(`(cluster\d+) (?:reports no samples|has samples older)`), func(w *World, _ *Run, _ []string) bool {
 		// A lost store of another cluster may make the metrics of this one incomplete.
 		return slices.ContainsFunc(w.clusters, func(c *cluster) bool { return !w.settled(c) })
 	}},

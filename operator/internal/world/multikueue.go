@@ -220,9 +220,13 @@ func (m *multiKueue) reconcile(key types.NamespacedName) {
 	if acs.State != kueue.CheckStatePending || local.Status.ClusterName != nil && !kueuestate.IsElastic(local) || !kueuestate.OtherChecksReady(local, m.check) {
 		return
 	}
-	if !m.nominateComponent(key, names) {
-		return
+	if m.nominateComponent(key, names) {
+		m.copyTo(key, names)
 	}
+}
+
+// copyTo gives the nominated clusters their copies, and removes those of the others.
+func (m *multiKueue) copyTo(key types.NamespacedName, names []string) {
 	isMissing, nominated := false, nominatedFor(m.world.kueue.workloads.get(key))
 	for _, name := range nominated {
 		isMissing = isMissing || !slices.Contains(names, name)
