@@ -35,6 +35,9 @@ func (b *bench) expectExplained() {
 	if text(&got.Decision) != text(want) {
 		b.t.Errorf("explained %s, the gate decides %s", text(&got.Decision), text(want))
 	}
+	if check := b.check(); got.State != string(check.State) || got.Message != check.Message {
+		b.t.Errorf("explained check %s %q, it is %s %q", got.State, got.Message, check.State, check.Message)
+	}
 	if want.State != gate.Ready && got.WaitsFor != want.Message {
 		b.t.Errorf("explained: waits for %q, want %q", got.WaitsFor, want.Message)
 	}
