@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -182,6 +183,32 @@ func TestIncumbentWithRoomStaysFirst(t *testing.T) {
 		d := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, r, attempt, t0)
 		if diff := cmp.Diff([]string{"cluster3", "cluster2"}, d.Order); diff != "" || !strings.HasPrefix(d.Message, "cluster3 ") {
 			t.Fatalf("attempt %d: %q, order (-want +got):\n%s", attempt, d.Message, diff)
+		}
+	}
+}
+
+// A cluster is compared with another one, not with itself.
+func TestTheSecondDrawIsOfAnotherCluster(t *testing.T) {
+	a, b := &Verdict{Cluster: "cluster1", Capacity: 64, Net: 1}, &Verdict{Cluster: "cluster2", Capacity: 64, Net: 2}
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 100 {
+		if got := drawByCapacity([]*Verdict{a, b}, a, random); got != b {
+			t.Fatalf("drew %s", got.Cluster)
+		}
+		if got := drawByCapacity([]*Verdict{a, b}, b, random); got != a {
+			t.Fatalf("drew %s", got.Cluster)
+		}
+	}
+}
+
+// Spare devices are known if fit and headroom are both the default or both the gate's own.
+func TestSpareDevicesNeedQueriesOfOneKind(t *testing.T) {
+	for _, tc := range []struct {
+		fit, headroom string
+		want          bool
+	}{{"", "", true}, {"own", "", false}, {"", "own", false}, {"own", "own", true}} {
+		if got := RulesOf(&v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.fit, Headroom: tc.headroom}}).SpareKnown; got != tc.want {
+			t.Errorf("fit %q, headroom %q: spare devices known %t", tc.fit, tc.headroom, got)
 		}
 	}
 }
