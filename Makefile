@@ -65,7 +65,7 @@ test-unit: ## Run unit tests, with the race detector except for most scripts of 
 	$(RACETEST) -skip '^TestScripts$$' ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/language/... ./test/select/...
 	$(RACETEST) -run '^TestScripts$$/^(explain_|preview)' ./operator/internal/cli
 	$(GO) test -run '^TestScripts$$' ./operator/internal/cli
-	$(GO) test ./operator/internal/query ./test/look/... ./test/mutants
+	$(GO) test ./operator/internal/query ./test/look/... ./test/mutants/...
 
 # A world uses one core, so that it repeats exactly: two processes share the seeds.
 WORLDS := ./operator/internal/world/driver
@@ -87,9 +87,15 @@ test-gpu: ## Test the exporter with the NVIDIA driver of this machine, and compa
 test-rules: ## Check and unit-test recording rules and alerts with promtool
 	promtool=$$($(LAB) path promtool) && "$$promtool" check rules rules/recording-*.yaml rules/alerts-*.yaml && "$$promtool" test rules rules/tests/*.yaml
 
-.PHONY: mutants
+.PHONY: mutants mutants-go
 mutants: ## Change each rule in one place at a time: a unit test must fail (FILE=, RUN= and TESTS= select rule files, rules and test files by regexp)
 	$(GO) run ./test/mutants $(if $(FILE),-file '$(FILE)') $(if $(RUN),-run '$(RUN)') $(if $(TESTS),-tests '$(TESTS)')
+
+ADMISSION := operator/internal/gate,operator/internal/ledger,operator/internal/waitqueue,operator/internal/controller/workload
+mutants-go: ## Change the admission in 100 places, one at a time: a unit test or a world must fail, except for five (N=number, SEED=number; takes an hour)
+	$(GO) run ./test/mutants/gocode $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) -timeout 6m -packages $(ADMISSION) \
+	  -tests './operator/internal/gate ./operator/internal/ledger ./operator/internal/waitqueue ./operator/internal/controller/workload' \
+	  -then '$(GO) test $(WORLDS) -run "RandomWorlds|NamedWorlds|KnownFailures|Scenarios" -seeds 12 -first 1795750022000'
 
 test-integration: ## Run the tests with the tag integration, against a real kube-apiserver, Prometheus and promtool, with the race detector
 	assets=$$($(LAB) assets) && tests=$$($(SELECT) tagged integration ./config/... ./operator/... ./exporter/...) && \

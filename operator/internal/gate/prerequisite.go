@@ -99,7 +99,7 @@ func (e *evaluation) prerequisites(c *Candidate) (missing, unknown []shape.Refer
 // listReferences names the first references, sorted by kind.
 func listReferences(refs []shape.Reference) string {
 	const most = 5
-	names := make([]string, 0, most+1)
+	var names []string
 	for i, ref := range refs {
 		if i == most {
 			names = append(names, fmt.Sprintf("%d more objects", len(refs)-most))

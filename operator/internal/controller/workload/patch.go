@@ -56,7 +56,6 @@ func (r *Reconciler) writeCheck(ctx context.Context, o *observation, w checkWrit
 		return fmt.Errorf("write check %s of workload %s: %w", strings.Join(w.names, ", "), o.key, err)
 	}
 	r.rememberWrite(o, patched)
-	o.wl.Status.AdmissionChecks = patched.Status.AdmissionChecks
 	return nil
 }
 
