@@ -62,7 +62,7 @@ test: test-unit test-worlds test-tools test-rules test-integration test-e2e-fast
 # The race detector makes processes four times as slow, and the scripts of kubectl-plimsoll start
 # hundreds. It watches the scripts whose commands start goroutines.
 test-unit: ## Run unit tests, with the race detector except for most scripts of kubectl-plimsoll
-	$(RACETEST) -skip '^TestScripts$$' ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/language/... ./test/select/...
+	$(RACETEST) -skip '^TestScripts$$' ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/select/...
 	$(RACETEST) -run '^TestScripts$$/^(explain_|preview)' ./operator/internal/cli
 	$(GO) test -run '^TestScripts$$' ./operator/internal/cli
 	$(GO) test ./operator/internal/query ./test/look/... ./test/mutants/...
@@ -177,10 +177,6 @@ audit: ## Check known vulnerabilities, the licenses of all modules, and that no 
 	  if grep -q 'https://vuln.go.dev' <<<"$$out" && ! grep -q 'Your code is affected' <<<"$$out"; then \
 	    echo "SKIPPED: govulncheck could not read its database, so vulnerabilities are NOT checked"; else exit $$code; fi; }
 
-.PHONY: check-language
-check-language: ## Check the English of code and documents with test/language
-	$(GO) run ./test/language
-
-verify: generate manifests charts check-language ## Check that generated files are committed, Go files are formatted and the language is plain
+verify: generate manifests charts ## Check that generated files are committed and Go files are formatted
 	@test -z "$$(gofmt -l operator exporter config dashboards test)" || { echo "run gofmt -w on:"; gofmt -l operator exporter config dashboards test; exit 1; }
 	git diff --exit-code -- operator/api operator/docs/api.md operator/docs/metrics.md config exporter/METRICS.md
