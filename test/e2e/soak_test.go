@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +78,9 @@ func TestSoak(t *testing.T) {
 	}
 	s := &soak{random: rand.New(rand.NewPCG(seed, 1)), open: map[string]*openJob{}, grown: map[string]bool{}, count: map[string]int{}, watcher: watcher}
 	if path := os.Getenv("RECORD"); path != "" {
+		if err := os.WriteFile(path, nil, 0o644); err != nil || !filepath.IsAbs(path) {
+			t.Fatalf("RECORD=%s must be the absolute path of a file that can be written: %v", path, err)
+		}
 		if s.record, err = lab.Record(ctx, soakQuota); err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package story
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 )
 
@@ -99,7 +100,10 @@ func ReadRecord(path string) (*Record, error) {
 		return nil, err
 	}
 	r := &Record{}
-	return r, json.Unmarshal(content, r)
+	if err := json.Unmarshal(content, r); err != nil {
+		return nil, fmt.Errorf("%s is no record of make soak RECORD=FILE: %w", path, err)
+	}
+	return r, nil
 }
 
 // Write writes the record.

@@ -75,11 +75,24 @@ func (w *World) checkMessage(r *Run) {
 				since[text] = before
 			}
 			if w.loop.Now().Sub(since[text]) > messageLag {
-				w.broken(TrueMessage, r.Name, "%s waits with the message %q, of which %q has not been true for %s", r.Name, check.Message, text, messageLag)
+				invariant := TrueMessage
+				if r.waitsInLine() {
+					invariant = TrueMessageInLine
+				}
+				w.broken(invariant, r.Name, "%s waits with the message %q, of which %q has not been true for %s", r.Name, check.Message, text, messageLag)
 			}
 		}
 	}
 	r.falseSince = since
+}
+
+// waitsInLine reports whether another job of the same request waits: the gate decides only the first of them.
+func (r *Run) waitsInLine() bool {
+	return slices.ContainsFunc(r.world.order, func(other *Run) bool {
+		wl := r.world.kueue.workloads.get(other.Key)
+		return other != r && wl != nil && !kueuestate.IsFinished(wl) && kueuestate.HoldsQuota(wl) && wl.Status.ClusterName == nil &&
+			other.Devices == r.Devices && other.Resource == r.Resource && other.assignedModel() == r.assignedModel()
+	})
 }
 
 // assignedModel is the device model of the flavor that the job has on the hub; empty = any.

@@ -33,7 +33,7 @@ func TestKnownFailures(t *testing.T) {
 		{world.NoVainKill, preemptorFitsNowhere(), "which has not started 10m0s later"},
 		{world.StartsWhereSent, noCPU(), "has not ended"},
 		{world.NoVainReturn, componentWithoutQuota(), "set-0 is sent"},
-		{world.TrueMessage, lineOfEqualJobs(), "best is cluster1 with 7"},
+		{world.TrueMessageInLine, lineOfEqualJobs(), "best is cluster1 with 7"},
 	} {
 		t.Run(tc.spec.Name, func(t *testing.T) {
 			w := Run(t, tc.spec, Options{Verbose: printLog()})

@@ -1,0 +1,107 @@
+package world
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+)
+
+// placed is called when MultiKueue records that a cluster admitted a job.
+func (w *World) placed(key types.NamespacedName, on string) {
+	r := w.runs[key]
+	now := w.loop.Now()
+	w.note("%s is admitted on %s", r.Name, on)
+	if _, runs := r.running[on]; runs && r.Elastic {
+		return // a new slice of a running job
+	}
+	if n := len(r.placements); n > 0 {
+		last := &r.placements[n-1]
+		if last.cluster == on && last.startedAt.IsZero() && !last.endedAt.IsZero() && now.Sub(last.endedAt) < returnBound {
+			for _, c := range w.clusters {
+				if job := r.mayGoTo(c, r.Job); c.spec.Name != on && job != nil && w.isQuiet(c) && c.takes(job) {
+					w.broken(NoVainReturn, r.Name, "%s is sent to %s again %s after it could not start there (%s), although it fits on %s", r.Name, on, now.Sub(last.endedAt).Round(time.Second), last.why, c.spec.Name)
+				}
+			}
+		}
+	}
+	r.placements = append(r.placements, placement{cluster: on, at: now})
+	w.componentPlaced(r)
+	c := w.clusterOf(on)
+	total, sent := int64(0), int64(0)
+	for _, n := range c.nodes {
+		if n.pool.Model == r.Model || r.Model == "" && n.pool.Resource == r.Resource {
+			total += n.pool.Devices
+		}
+	}
+	for _, other := range w.order {
+		wl := w.kueue.workloads.get(other.Key)
+		if wl == nil || kueuestate.IsFinished(wl) || other.ended || other.Resource != r.Resource || r.Model != "" && other.Model != r.Model {
+			continue
+		}
+		if other == r || c.holds(other) {
+			sent += c.admitted(other)
+		}
+	}
+	if sent > total && !r.misled && !w.excusesOvercommit() {
+		w.broken(NoOvercommit, r.Name, "%s is sent to %s, where jobs then request %d devices of %d", r.Name, on, sent, total)
+	}
+}
+
+// holds reports whether the cluster has admitted a job that runs or may still start. Kueue deletes a copy of a job that
+// another cluster, which was unreachable, admitted before. The gate no longer counts a job that ran and
+// lost its nodes, nor one that hangs for ledgerTTL, or for unownedTTL while the exporters of the cluster show no
+// owner of any pod, or if it was sent by an operator that no longer leads.
+func (c *cluster) holds(r *Run) bool {
+	n := len(r.placements)
+	if c.copyOf(r) == nil || n == 0 {
+		return false
+	}
+	limit := ledgerTTL
+	if r.placements[n-1].at.Before(c.world.leaderlessAt) || !slices.ContainsFunc(c.pods, func(p *pod) bool { return p.node != nil }) {
+		limit = unownedTTL
+	}
+	p, now := &r.placements[n-1], c.world.loop.Now()
+	_, runs := r.running[c.spec.Name]
+	switch {
+	case p.startedAt.IsZero():
+		return now.Sub(p.at) < limit
+	case p.startedAt.Sub(p.at) > limit:
+		return runs && now.Sub(p.startedAt) > truthLag // it hung until the metrics showed its pods
+	default:
+		return runs
+	}
+}
+
+const (
+	// ledgerTTL is the operator's --ledger-ttl.
+	ledgerTTL = 10 * time.Minute
+	// unownedTTL is 4 times the operator's --ledger-settle.
+	unownedTTL = time.Minute
+)
+
+// admitted are the devices that the cluster's Kueue has admitted for a job, which may be fewer than it requests.
+func (c *cluster) admitted(r *Run) int64 {
+	if wl := c.copyOf(r); wl != nil {
+		sum := int64(0)
+		for _, n := range requestOf(wl) {
+			sum += n
+		}
+		return sum
+	}
+	return r.Devices * r.Pods
+}
+
+// lies reports whether the metrics of a cluster are wrong, or were until recently.
+func (w *World) lies(cluster string) bool {
+	return w.faults.lies[cluster] != 0 || w.loop.Now().Sub(w.clusterOf(cluster).metricsFoundAt) < truthLag
+}
+
+func (w *World) excusesOvercommit() bool {
+	if w.settings.Gate.Freshness.OnStale == "Open" {
+		return true
+	}
+	return slices.ContainsFunc(w.Spec.Queues, func(q Queue) bool { return q.WithinQueue != "" || q.ReclaimCohort != "" })
+}

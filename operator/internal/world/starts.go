@@ -1,0 +1,149 @@
+package world
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+)
+
+// checkStart reports a job that waits although a cluster is free for it.
+func (w *World) checkStart(r *Run, holds map[string]string) {
+	wl := w.kueue.workloads.get(r.Key)
+	if wl == nil || !kueuestate.HoldsQuota(wl) || !kueuestate.IsActive(wl) || kueuestate.IsEvicted(wl) || wl.Status.ClusterName != nil || len(wl.Status.NominatedClusterNames) > 0 {
+		r.fitsSince = time.Time{}
+		return
+	}
+	if other := kueuestate.FindCheck(wl, "other"); other != nil && other.State != kueue.CheckStateReady {
+		return
+	}
+	if r.set != nil && r != r.set.members[0] {
+		return // others of its set may wait for the same devices, and it could not run without them
+	}
+	if r.MinPods > 0 {
+		return // the number of pods that start depends on the worker's quota
+	}
+	where := ""
+	for _, c := range w.clusters {
+		if held, isHeld := holds[c.spec.Name]; isHeld && held != r.Key.String() || w.faults.lost[c.spec.Name] != "" {
+			continue
+		}
+		if job := r.mayGoTo(c, r.asAssigned(wl)); job != nil && w.isQuiet(c) && w.settled(c) && c.takes(job) {
+			where = c.spec.Name
+			break
+		}
+	}
+	switch {
+	case where == "":
+		r.fitsSince = time.Time{}
+	case r.fitsSince.IsZero():
+		r.fitsSince = w.loop.Now()
+	case w.loop.Now().Sub(r.fitsSince) > startBound:
+		check := kueuestate.FindCheck(wl, checkName)
+		w.broken(StartsInTime, r.Name, "%s has waited for %s although it fits on %s: %s %q", r.Name, w.loop.Now().Sub(r.fitsSince).Round(time.Second), w.clusterOf(where).describe(), check.State, check.Message)
+	}
+}
+
+// describe is the cluster with the free devices of its nodes and the quota that its queues have left.
+func (c *cluster) describe() string {
+	var nodes, queues []string
+	for _, n := range c.nodes {
+		nodes = append(nodes, fmt.Sprintf("%d/%d", n.free(), n.pool.Devices))
+	}
+	used := c.kueue.usage()
+	for _, name := range slices.Sorted(maps.Keys(c.kueue.quota.queues)) {
+		for _, f := range c.kueue.quota.flavors {
+			queues = append(queues, fmt.Sprintf("%s/%s %d", name, f.name, c.kueue.quota.available(name, f.name, used)))
+		}
+	}
+	return fmt.Sprintf("%s (free %s; quota %s)", c.spec.Name, strings.Join(nodes, " "), strings.Join(queues, ", "))
+}
+
+// asAssigned is the job on the device model of the flavor that Kueue on the hub assigned. The gate looks for
+// that model only.
+func (r *Run) asAssigned(wl *kueue.Workload) *Job {
+	j := *r.Job
+	for _, a := range wl.Status.Admission.PodSetAssignments {
+		for _, f := range r.world.kueue.quota.flavors {
+			if string(a.Flavors[corev1.ResourceName(f.resource)]) == f.name {
+				j.Model = f.model
+			}
+		}
+		if a.Count != nil {
+			j.Pods = int64(*a.Count)
+		}
+	}
+	return &j
+}
+
+// settled reports whether the metrics of a cluster have been right for long enough to be believed.
+func (w *World) settled(c *cluster) bool {
+	return w.faults.lost[c.spec.Name] == "" && w.loop.Now().Sub(c.metricsFoundAt) > truthLag && w.loop.Now().Sub(w.calmSince) > truthLag
+}
+
+// isQuiet reports whether the cluster is connected, decided, and no job is on its way to it.
+func (w *World) isQuiet(c *cluster) bool {
+	r := w.multiKueue.remotes[c.spec.Name]
+	if !c.reachable || r == nil || !r.connected || !slices.Contains(w.ocm.decided, c.spec.Name) || c.schedulerDead || c.startsFail {
+		return false
+	}
+	for _, key := range w.kueue.workloads.keys() {
+		wl := w.kueue.workloads.get(key)
+		if kueuestate.IsFinished(wl) {
+			continue
+		}
+		isSent := slices.Contains(wl.Status.NominatedClusterNames, c.spec.Name) || wl.Status.ClusterName != nil && *wl.Status.ClusterName == c.spec.Name
+		if j := c.jobFor(key); isSent && (j == nil || w.isGrowing(c, key) || !j.podsReady() && j.spec.Behavior != NeverReady) {
+			return false
+		}
+	}
+	return true
+}
+
+// takes reports whether all pods of a job fit on the cluster now, by nodes and by the worker's quota.
+func (c *cluster) takes(j *Job) bool {
+	if !c.hasQuota(j, j.Devices*j.Pods) {
+		return false
+	}
+	return c.placeable(j, j.Pods) >= j.Pods
+}
+
+func (c *cluster) hasQuota(j *Job, devices int64) bool {
+	used := c.kueue.usage()
+	for _, f := range c.kueue.quota.flavors {
+		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && c.kueue.quota.available(j.Queue, f.name, used) >= devices {
+			return true
+		}
+	}
+	return false
+}
+
+// placeable is the number of pods of a job that the scheduler could place at once, up to a limit.
+func (c *cluster) placeable(j *Job, limit int64) int64 {
+	n := int64(0)
+	for _, node := range c.nodes {
+		var extra []*pod
+		for n < limit && node.fits(j) {
+			p := &pod{devices: j.Devices, cpu: effectiveCPU(j), memory: j.Memory}
+			node.pods = append(node.pods, p)
+			extra = append(extra, p)
+			n++
+		}
+		node.pods = node.pods[:len(node.pods)-len(extra)]
+	}
+	if quota := c.spec.ResourceQuota; quota > 0 {
+		for _, p := range c.pods {
+			if p.node != nil {
+				quota -= p.devices
+			}
+		}
+		n = min(n, max(0, quota)/j.Devices)
+	}
+	return n
+}
