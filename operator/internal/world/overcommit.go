@@ -12,24 +12,35 @@ import (
 // placed is called when MultiKueue records that a cluster admitted a job.
 func (w *World) placed(key types.NamespacedName, on string) {
 	r := w.runs[key]
-	now := w.loop.Now()
 	w.note("%s is admitted on %s", r.Name, on)
 	if _, runs := r.running[on]; runs && r.Elastic {
 		return // a new slice of a running job
 	}
-	if n := len(r.placements); n > 0 {
-		last := &r.placements[n-1]
-		if last.cluster == on && last.startedAt.IsZero() && !last.endedAt.IsZero() && now.Sub(last.endedAt) < returnBound {
-			for _, c := range w.clusters {
-				if job := r.mayGoTo(c, r.Job); c.spec.Name != on && job != nil && w.isQuiet(c) && c.takes(job) {
-					w.broken(NoVainReturn, r.Name, "%s is sent to %s again %s after it could not start there (%s), although it fits on %s", r.Name, on, now.Sub(last.endedAt).Round(time.Second), last.why, c.spec.Name)
-				}
-			}
+	w.checkReturn(r, on)
+	r.placements = append(r.placements, placement{cluster: on, at: w.loop.Now()})
+	w.componentPlaced(r)
+	w.checkOvercommit(r, w.clusterOf(on))
+}
+
+// checkReturn reports a job that is sent again to the cluster where it could not start, although it fits on another.
+func (w *World) checkReturn(r *Run, on string) {
+	if len(r.placements) == 0 {
+		return
+	}
+	last := r.placements[len(r.placements)-1]
+	since := w.loop.Now().Sub(last.endedAt)
+	if last.cluster != on || !last.startedAt.IsZero() || last.endedAt.IsZero() || since >= returnBound {
+		return
+	}
+	for _, c := range w.clusters {
+		if job := r.mayGoTo(c, r.Job); c.spec.Name != on && job != nil && w.isQuiet(c) && c.takes(job) {
+			w.broken(NoVainReturn, r.Name, "%s is sent to %s again %s after it could not start there (%s), although it fits on %s", r.Name, on, since.Round(time.Second), last.why, c.spec.Name)
 		}
 	}
-	r.placements = append(r.placements, placement{cluster: on, at: now})
-	w.componentPlaced(r)
-	c := w.clusterOf(on)
+}
+
+// checkOvercommit reports a cluster whose jobs request more devices than it has once it has admitted r.
+func (w *World) checkOvercommit(r *Run, c *cluster) {
 	total, sent := int64(0), int64(0)
 	for _, n := range c.nodes {
 		if n.pool.Model == r.Model || r.Model == "" && n.pool.Resource == r.Resource {
@@ -46,7 +57,7 @@ func (w *World) placed(key types.NamespacedName, on string) {
 		}
 	}
 	if sent > total && !r.misled && !w.excusesOvercommit() {
-		w.broken(NoOvercommit, r.Name, "%s is sent to %s, where jobs then request %d devices of %d", r.Name, on, sent, total)
+		w.broken(NoOvercommit, r.Name, "%s is sent to %s, where jobs then request %d devices of %d", r.Name, c.spec.Name, sent, total)
 	}
 }
 

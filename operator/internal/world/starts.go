@@ -29,25 +29,30 @@ func (w *World) checkStart(r *Run, holds map[string]string) {
 	if r.MinPods > 0 {
 		return // the number of pods that start depends on the worker's quota
 	}
-	where := ""
-	for _, c := range w.clusters {
-		if held, isHeld := holds[c.spec.Name]; isHeld && held != r.Key.String() || w.faults.lost[c.spec.Name] != "" {
-			continue
-		}
-		if job := r.mayGoTo(c, r.asAssigned(wl)); job != nil && w.isQuiet(c) && w.settled(c) && c.takes(job) {
-			where = c.spec.Name
-			break
-		}
-	}
+	c := w.freeFor(r, wl, holds)
 	switch {
-	case where == "":
+	case c == nil:
 		r.fitsSince = time.Time{}
 	case r.fitsSince.IsZero():
 		r.fitsSince = w.loop.Now()
 	case w.loop.Now().Sub(r.fitsSince) > startBound:
 		check := kueuestate.FindCheck(wl, checkName)
-		w.broken(StartsInTime, r.Name, "%s has waited for %s although it fits on %s: %s %q", r.Name, w.loop.Now().Sub(r.fitsSince).Round(time.Second), w.clusterOf(where).describe(), check.State, check.Message)
+		w.broken(StartsInTime, r.Name, "%s has waited for %s although it fits on %s: %s %q", r.Name, w.loop.Now().Sub(r.fitsSince).Round(time.Second), c.describe(), check.State, check.Message)
 	}
+}
+
+// freeFor is a cluster that the job fits on by the world's truth, and that the operator can know of and does not hold
+// for another job, or nil.
+func (w *World) freeFor(r *Run, wl *kueue.Workload, holds map[string]string) *cluster {
+	for _, c := range w.clusters {
+		if held, isHeld := holds[c.spec.Name]; isHeld && held != r.Key.String() || w.faults.lost[c.spec.Name] != "" {
+			continue
+		}
+		if job := r.mayGoTo(c, r.asAssigned(wl)); job != nil && w.isQuiet(c) && w.settled(c) && c.takes(job) {
+			return c
+		}
+	}
+	return nil
 }
 
 // describe is the cluster with the free devices of its nodes and the quota that its queues have left.
