@@ -55,7 +55,7 @@ func TestDevicesStayReservedUntilSamplesShowThem(t *testing.T) {
 			o := b.look()
 			b.ledger.Debit(o.entry("cluster1", noon))
 			b.reconcile()
-			if got := b.ledger.View().Devices("cluster1", noon.Add(tc.sampled), "other", o.facts.PodSets[0]); got != tc.want {
+			if got := b.ledger.View().Devices("cluster1", noon.Add(tc.sampled), "other", o.Request.Facts.PodSets[0]); got != tc.want {
 				t.Errorf("%d devices reserved beside a sample of %s later, want %d", got, tc.sampled, tc.want)
 			}
 		})
@@ -79,7 +79,7 @@ func TestDevicesOfASliceStayReservedUntilItsClusterAdmitsIt(t *testing.T) {
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
 			b.create(wl)
 			look()
-			set := b.look().facts.PodSets[0]
+			set := b.look().Request.Facts.PodSets[0]
 			reserved := func() int64 { return b.ledger.View().Devices("cluster1", b.now().Add(2*settle), "other", set) }
 			if got, running := reserved(), b.ledger.View().Running("cluster1"); got != 2 || len(running) > 0 {
 				t.Errorf("before the admission %d devices are reserved and %d workloads run, want 2 and none", got, len(running))
@@ -133,7 +133,7 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 				t.Fatalf("%d devices reserved on cluster1, want 2", got)
 			}
 			b.clock.add(time.Minute)
-			set := b.look().facts.PodSets[0]
+			set := b.look().Request.Facts.PodSets[0]
 			b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: querycache.Key{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
 			b.refreshes = 0
 			b.update(tc.end)
@@ -209,7 +209,7 @@ func TestNominationsAreRememberedForTheCurrentAttempt(t *testing.T) {
 			b.create(wl)
 			o := b.look()
 			b.account(o)
-			if got := len(o.history.nominatedSeen); got != tc.want {
+			if got := len(o.History.nominatedSeen); got != tc.want {
 				t.Errorf("%d clusters remembered, want %d", got, tc.want)
 			}
 		})

@@ -12,46 +12,46 @@ import (
 
 // apply carries a step out: the wait queue, the writes in order with their events, then
 // metrics and the log. The first write that fails ends the step.
-func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
+func (r *Reconciler) apply(ctx context.Context, o *Situation, s step) error {
 	if s.wait != nil {
 		r.waiting.Add(*s.wait)
 	} else {
-		r.waiting.Remove(o.key)
+		r.waiting.Remove(o.Key)
 	}
-	if o.hasTurn && s.decision != nil {
-		r.waiting.Decided(o.key, decisionKind(*s.decision))
-	} else if o.hasTurn {
-		r.waiting.EndTurn(o.key)
+	if o.Room.HasTurn && s.decision != nil {
+		r.waiting.Decided(o.Key, decisionKind(*s.decision))
+	} else if o.Room.HasTurn {
+		r.waiting.EndTurn(o.Key)
 	}
-	if o.wl != nil && (s.reservation == nil || s.reservation.hold == nil) {
-		r.ledger.ReleaseHold(string(o.wl.UID))
+	if o.Workload != nil && (s.reservation == nil || s.reservation.hold == nil) {
+		r.ledger.ReleaseHold(string(o.Workload.UID))
 	}
 	if s.conflict != nil {
-		r.registry.ReportConflict(o.gateName, s.conflict.evidence, s.conflict.at)
+		r.registry.ReportConflict(o.Gate.Name, s.conflict.evidence, s.conflict.at)
 	}
 	if s.decision != nil && s.decision.Join != "" {
-		r.registry.RequestCluster(o.gateName, s.decision.Join, o.now)
+		r.registry.RequestCluster(o.Gate.Name, s.decision.Join, o.Now)
 	}
 	if s.decision != nil {
-		r.metrics.decided(o.gateName, *s.decision)
+		r.metrics.decided(o.Gate.Name, *s.decision)
 	}
 	if s.mispredicted {
-		r.metrics.mispredicted(o.gateName)
+		r.metrics.mispredicted(o.Gate.Name)
 	}
-	if o.wl == nil {
+	if o.Workload == nil {
 		return nil
 	}
 	if s.requeued {
-		r.metrics.requeued(o.gateName)
+		r.metrics.requeued(o.Gate.Name)
 	}
 	if s.podsLate != nil {
-		o.history.podsLate = s.podsLate
+		o.History.podsLate = s.podsLate
 	}
 	if s.lateAttempt > 0 {
-		o.history.lateAttempt = s.lateAttempt
+		o.History.lateAttempt = s.lateAttempt
 	}
 	if s.reservation != nil {
-		o.history = o.history.withAdmittedPods(s.reservation.admittedPods)
+		o.History = o.History.withAdmittedPods(s.reservation.admittedPods)
 	}
 	r.remember(o)
 	if s.event != nil {
@@ -65,12 +65,12 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
 
 // writeAll sends the requests in order, each followed by the event, and returns the number of
 // successful writes.
-func (r *Reconciler) writeAll(ctx context.Context, o *observation, writes []write) (int, error) {
+func (r *Reconciler) writeAll(ctx context.Context, o *Situation, writes []write) (int, error) {
 	var live *unstructured.Unstructured
 	for i, w := range writes {
 		var err error
 		if live, err = r.write(ctx, o, w, live); err != nil {
-			o.history.lastWrite.mayBeStored = mayBeStored(err)
+			o.History.lastWrite.mayBeStored = mayBeStored(err)
 			r.remember(o)
 			return i, err
 		}
@@ -83,12 +83,12 @@ func (r *Reconciler) writeAll(ctx context.Context, o *observation, writes []writ
 
 // write sends one request. It returns the workload as the API server has it afterwards, with
 // managedFields, if the request was for the record.
-func (r *Reconciler) write(ctx context.Context, o *observation, w write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (r *Reconciler) write(ctx context.Context, o *Situation, w write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch {
 	case w.record != nil:
 		live, err := r.writeRecord(ctx, o, *w.record)
 		if err == nil && w.record.reason != "" {
-			o.history.lastReason = w.record.reason
+			o.History.lastReason = w.record.reason
 			r.remember(o)
 		}
 		return live, err
@@ -99,34 +99,34 @@ func (r *Reconciler) write(ctx context.Context, o *observation, w write, live *u
 		return nil, err
 	}
 	if w.check.rememberReason {
-		o.history.lastReason = w.check.decision.Reason
+		o.History.lastReason = w.check.decision.Reason
 	}
 	if w.check.messageKind != "" {
-		o.history.lastMessage.kind, o.history.lastMessage.at = w.check.messageKind, o.now
+		o.History.lastMessage.kind, o.History.lastMessage.at = w.check.messageKind, o.Now
 	}
 	r.remember(o)
 	if w.check.decision.State == gate.Ready && w.check.rememberReason {
-		r.metrics.ready(o.gateName, max(0, r.now().Sub(o.history.quotaSeenAt)))
+		r.metrics.ready(o.Gate.Name, max(0, r.now().Sub(o.History.quotaSeenAt)))
 	}
 	return nil, nil
 }
 
 // remember stores the observation's history.
-func (r *Reconciler) remember(o *observation) { r.histories.put(o.wl.UID, o.history) }
+func (r *Reconciler) remember(o *Situation) { r.histories.put(o.Workload.UID, o.History) }
 
-func (r *Reconciler) record(o *observation, e notice) {
+func (r *Reconciler) record(o *Situation, e notice) {
 	kind := "Normal"
 	if e.warning {
 		kind = "Warning"
 	}
-	r.recorder.Eventf(o.wl, nil, kind, e.reason, "Gate", "%s", e.message)
+	r.recorder.Eventf(o.Workload, nil, kind, e.reason, "Gate", "%s", e.message)
 }
 
 // logStep writes one info line for a step with an event, and a debug line for any other step.
 // s.writes contains only successful writes. The next reconciliation repeats the failed write
 // and logs the transition then.
-func logStep(ctx context.Context, o *observation, s step) {
-	logger := log.FromContext(ctx).WithValues("gate", o.gateName, "from", o.phase, "to", s.leadsTo(o.phase))
+func logStep(ctx context.Context, o *Situation, s step) {
+	logger := log.FromContext(ctx).WithValues("gate", o.Gate.Name, "from", phaseOf(o), "to", s.leadsTo(phaseOf(o)))
 	events := make([]notice, 0, len(s.writes)+1)
 	if s.event != nil {
 		events = append(events, *s.event)

@@ -143,7 +143,7 @@ func TestAddedComponentWaitsForItsTurn(t *testing.T) {
 	componentOf("a")(wl)
 	b.create(wl)
 	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().facts.PodSets}
+		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.waiting.Add(urgent)
 	b.reconcile()
 	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" {

@@ -78,20 +78,20 @@ func TestComponentFollowsItsPrimaryOutOfTheQuota(t *testing.T) {
 		{"deactivated by a user for long", deactivated, both, time.Hour, true, gate.Retry, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *observation) {
+			o := observationWith(func(o *Situation) {
 				secondComponent(o)
-				tc.primary(o.component.primary)
-				o.gate.Spec.WhenUnplaceable, o.now, o.othersPending = tc.rule, noon.Add(tc.waited), tc.others
+				tc.primary(o.Job.Primary)
+				o.Gate.Spec.WhenUnplaceable, o.Now, o.Room.OthersPending = tc.rule, noon.Add(tc.waited), tc.others
 			})
 			s := next(o)
-			if o.phase != PhaseAwaitingPrimary || s.decision.State != tc.want || tc.message != "" && s.decision.Message != tc.message {
-				t.Fatalf("%s: %s %q, want %s %q", o.phase, s.decision.State, s.decision.Message, tc.want, tc.message)
+			if phaseOf(o) != PhaseAwaitingPrimary || s.decision.State != tc.want || tc.message != "" && s.decision.Message != tc.message {
+				t.Fatalf("%s: %s %q, want %s %q", phaseOf(o), s.decision.State, s.decision.Message, tc.want, tc.message)
 			}
 			isDeactivated := len(s.writes) == 1 && s.writes[0].record != nil && s.writes[0].record.active != nil && !*s.writes[0].record.active
 			if isDeactivated != (tc.want == gate.Retry) || (s.wait != nil) != (tc.want == gate.Pending) {
 				t.Errorf("deactivated: %t, waits: %t", isDeactivated, s.wait != nil)
 			}
-			if to := s.leadsTo(o.phase); !isDocumented(o.phase, to) {
+			if to := s.leadsTo(phaseOf(o)); !isDocumented(phaseOf(o), to) {
 				t.Errorf("leads to %s, which is not documented", to)
 			}
 		})
@@ -101,10 +101,10 @@ func TestComponentFollowsItsPrimaryOutOfTheQuota(t *testing.T) {
 // While the gate is at fault, a component concludes nothing from the state of its primary.
 func TestComponentWaitsWhileTheGateIsAtFault(t *testing.T) {
 	hour := int32(3600)
-	o := observationWith(func(o *observation) {
+	o := observationWith(func(o *Situation) {
 		secondComponent(o)
-		deactivatedByCheck(o.component.primary)
-		o.gate.Spec.WhenUnplaceable, o.gate.Problem = v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &hour}, "no Placement"
+		deactivatedByCheck(o.Job.Primary)
+		o.Gate.Spec.WhenUnplaceable, o.Gate.Problem = v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &hour}, "no Placement"
 	})
 	if d := next(o).decision; d.State != gate.Pending {
 		t.Errorf("%s %q", d.State, d.Message)
@@ -183,18 +183,18 @@ func TestComponentOfAPlacedJobKeepsItsQuota(t *testing.T) {
 	hour := int32(3600)
 	for index, name := range []string{"primary component", "second component"} {
 		t.Run(name, func(t *testing.T) {
-			o := observationWith(func(o *observation) {
+			o := observationWith(func(o *Situation) {
 				jobOnCluster1(o)
-				withRecord(o.wl, dispatch.Record{UnplacedSeconds: 7200})
-				o.wl.Annotations[kueuestate.ComponentAnnotation] = fmt.Sprint(index)
+				withRecord(o.Workload, dispatch.Record{UnplacedSeconds: 7200})
+				o.Workload.Annotations[kueuestate.ComponentAnnotation] = fmt.Sprint(index)
 				noRoom(o)
-				o.gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, GiveUpAfterSeconds: &hour}
-				o.now, o.othersPending = noon.Add(2*time.Hour), true
-				o.candidates[0].SampledAt = o.now
+				o.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, GiveUpAfterSeconds: &hour}
+				o.Now, o.Room.OthersPending = noon.Add(2*time.Hour), true
+				o.Room.Candidates[0].SampledAt = o.Now
 			})
 			s := next(o)
-			if o.phase != PhaseWaiting || s.decision.State != gate.Pending || s.decision.Reason != gate.ReasonNoRoom {
-				t.Fatalf("%s: %s %s %q", o.phase, s.decision.State, s.decision.Reason, s.decision.Message)
+			if phaseOf(o) != PhaseWaiting || s.decision.State != gate.Pending || s.decision.Reason != gate.ReasonNoRoom {
+				t.Fatalf("%s: %s %s %q", phaseOf(o), s.decision.State, s.decision.Reason, s.decision.Message)
 			}
 			for _, w := range s.writes {
 				if w.record != nil {

@@ -69,7 +69,7 @@ func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
 			DebitedAt: noon, Owners: []ledger.Owner{{Namespace: namespace, Kind: "Job", Name: "secret-project"}}})
 	}
 	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/secret-urgent"}, PodSets: b.look().facts.PodSets})
+		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/secret-urgent"}, PodSets: b.look().Request.Facts.PodSets})
 
 	response := httptest.NewRecorder()
 	b.Handler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, Prefix+"team-a/job", nil))

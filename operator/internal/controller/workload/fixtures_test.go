@@ -313,13 +313,12 @@ func (b *bench) reconcile() reconcile.Result {
 }
 
 // look observes and measures the workload as a reconciliation does.
-func (b *bench) look() *observation {
+func (b *bench) look() *Situation {
 	b.t.Helper()
 	o, err := b.observe(b.t.Context(), b.key)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o.phase = phaseOf(o)
 	if err := b.measure(b.t.Context(), o); err != nil {
 		b.t.Fatal(err)
 	}

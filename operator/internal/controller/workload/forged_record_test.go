@@ -55,9 +55,9 @@ func TestForgedRecordDoesNotChangeTheOrder(t *testing.T) {
 		if c.oneIn(2) {
 			record.WaitsSince = time.Unix(c.Int64N(1<<33), 0)
 		}
-		o := observationWith(func(o *observation) {
-			o.wl.CreationTimestamp = metav1.NewTime(created)
-			withRecord(o.wl, record)
+		o := observationWith(func(o *Situation) {
+			o.Workload.CreationTimestamp = metav1.NewTime(created)
+			withRecord(o.Workload, record)
 		})
 		if since := o.rank().Since; since.Before(created) || since.After(noon) {
 			t.Fatalf("created at %s, reserved at %s, waits since %s with %+v", created, noon, since, record)
@@ -78,9 +78,9 @@ func TestYieldKeepsThePlace(t *testing.T) {
 		{"created after the reservation, by another clock", noon.Add(time.Minute), noon},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *observation) {
-				o.wl.CreationTimestamp = metav1.NewTime(tc.created)
-				withRecord(o.wl, dispatch.Record{WaitsSince: first, Yields: 1})
+			o := observationWith(func(o *Situation) {
+				o.Workload.CreationTimestamp = metav1.NewTime(tc.created)
+				withRecord(o.Workload, dispatch.Record{WaitsSince: first, Yields: 1})
 			})
 			if got := o.rank().Since; !got.Equal(tc.want) {
 				t.Errorf("waits since %s, want %s", got, tc.want)

@@ -52,11 +52,11 @@ func TestActivatedWorkloadHasTheWholeTimeAgain(t *testing.T) {
 // A component that is rejected with its primary component gets the whole time again, too.
 func TestRejectedComponentHasTheWholeTimeAgain(t *testing.T) {
 	hour := int32(3600)
-	o := observationWith(func(o *observation) {
+	o := observationWith(func(o *Situation) {
 		secondComponent(o)
-		o.wl.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{UnplacedSeconds: 3600, Attempt: 1}.Encode()
-		deactivatedByCheck(o.component.primary)
-		o.gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &hour
+		o.Workload.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{UnplacedSeconds: 3600, Attempt: 1}.Encode()
+		deactivatedByCheck(o.Job.Primary)
+		o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &hour
 	})
 	s := next(o)
 	if len(s.writes) != 2 || s.writes[0].record == nil || s.writes[1].check == nil || s.writes[1].check.decision.State != gate.Rejected {

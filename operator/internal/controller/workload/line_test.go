@@ -318,7 +318,7 @@ func decideInSituation(t *testing.T, s lineSituation, change func(*kueue.Workloa
 	b.create(wl)
 	o := b.look()
 	d, _, _ := o.decide()
-	decided := lineDecision{entry: o.waitEntry(o.queryKey)}
+	decided := lineDecision{entry: o.waitEntry(o.Room.Key)}
 	if d.State == gate.Ready {
 		decided.fits = slices.Sorted(slices.Values(d.Order))
 	}

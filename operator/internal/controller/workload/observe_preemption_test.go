@@ -45,8 +45,8 @@ func TestPreemptionPolicies(t *testing.T) {
 			b.create(withMultiKueue(pendingWorkload(noon)))
 			o := b.look()
 			rules := o.rules()
-			if o.facts.Preempts != tc.preempts || rules.PreemptsLowerPriority != tc.lowerPriority || o.facts.Reclaims != (len(tc.want.Queues) > 0) {
-				t.Errorf("preempts %t, lower priorities %t, reclaims %t", o.facts.Preempts, rules.PreemptsLowerPriority, o.facts.Reclaims)
+			if o.Request.Facts.Preempts != tc.preempts || rules.PreemptsLowerPriority != tc.lowerPriority || o.Request.Facts.Reclaims != (len(tc.want.Queues) > 0) {
+				t.Errorf("preempts %t, lower priorities %t, reclaims %t", o.Request.Facts.Preempts, rules.PreemptsLowerPriority, o.Request.Facts.Reclaims)
 			}
 			if diff := cmp.Diff(tc.want, rules.Reclaim, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("reclaims (-want +got):\n%s", diff)

@@ -25,7 +25,7 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 	b.room(onlyCluster1)
 	b.create(withMultiKueue(pendingWorkload(noon)))
 	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().facts.PodSets}
+		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.waiting.Add(urgent)
 	b.reconcile()
 	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" || len(b.workload().Status.NominatedClusterNames) > 0 {
@@ -49,7 +49,7 @@ func TestExplanationOfAQueuedWorkloadWithoutMultiKueue(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(pendingWorkload(noon))
 	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-a/urgent"}, PodSets: b.look().facts.PodSets})
+		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-a/urgent"}, PodSets: b.look().Request.Facts.PodSets})
 	b.expectExplained()
 }
 

@@ -35,7 +35,7 @@ func (b *bench) withLostQuota(isAdmitted bool, reason string, at time.Time) {
 	}
 	b.histories.put(wl.UID, h)
 	for range 2 { // looks without quota
-		b.account(&observation{key: b.key, wl: wl, now: at, history: b.histories.get(wl.UID)})
+		b.account(&Situation{Key: b.key, Workload: wl, Now: at, History: b.histories.get(wl.UID)})
 	}
 	b.clock.time = now
 }

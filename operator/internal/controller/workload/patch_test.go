@@ -30,17 +30,17 @@ func pendingWrite(message string) write {
 func TestEveryWriteIsRemembered(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		writes func(o *observation) []write
+		writes func(o *Situation) []write
 	}{
-		{"check", func(*observation) []write { return []write{pendingWrite("no cluster has room")} }},
-		{"annotation", func(*observation) []write { return []write{{record: &recordWrite{}}} }},
-		{"yield", func(o *observation) []write {
+		{"check", func(*Situation) []write { return []write{pendingWrite("no cluster has room")} }},
+		{"annotation", func(*Situation) []write { return []write{{record: &recordWrite{}}} }},
+		{"yield", func(o *Situation) []write {
 			return []write{o.writeYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, dispatch.Record{})}
 		}},
-		{"nomination", func(o *observation) []write {
+		{"nomination", func(o *Situation) []write {
 			return o.nominate([]string{"cluster1"}, &dispatch.Record{}, "Nominated", "there is room")
 		}},
-		{"nomination without annotation", func(o *observation) []write {
+		{"nomination without annotation", func(o *Situation) []write {
 			return o.nominate([]string{"cluster1"}, nil, "NominatedAll", "no gate")
 		}},
 	} {
@@ -87,7 +87,7 @@ func TestCheckWriteConflictsWithNewerChange(t *testing.T) {
 	b.create(pendingWorkload(noon))
 	o := b.look()
 	b.update(func(wl *kueue.Workload) { wl.Status.Admission = nil })
-	err := b.apply(t.Context(), o, step{writes: []write{{check: &checkWrite{names: o.checks, decision: gate.Decision{State: gate.Ready}}}}})
+	err := b.apply(t.Context(), o, step{writes: []write{{check: &checkWrite{names: o.Checks.Own, decision: gate.Decision{State: gate.Ready}}}}})
 	if state := b.check().State; !apierrors.IsConflict(err) || state != kueue.CheckStatePending {
 		t.Errorf("%v; the check of a workload without quota is %s", err, state)
 	}

@@ -151,7 +151,7 @@ func TestWaitingWorkloadsShareOneList(t *testing.T) {
 		for i := range 100 {
 			wl := pendingWorkload(b.now().Add(-waited))
 			wl.UID = types.UID(fmt.Sprint("big-", i))
-			o := &observation{key: b.key, wl: wl, now: b.now(), phase: PhaseWaiting, checks: []string{"plimsoll"}, gateName: "gpu", gate: yielding, gateKnown: true}
+			o := &Situation{Key: b.key, Workload: wl, Now: b.now(), Checks: Checks{Own: []string{"plimsoll"}}, Gate: Gate{Gate: yielding, Known: true}}
 			if err := b.measure(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}

@@ -19,29 +19,29 @@ type lateAdmission struct{ gate, cluster string }
 
 // waitsForPods returns for how long the workload's pods have not been ready since a cluster
 // admitted it. It returns false if the pods were ready once, or Kueue does not report PodsReady.
-func (o *observation) waitsForPods() (time.Duration, bool) {
-	if len(o.checks) == 0 || o.placedOn() == "" || !kueuestate.AcceptsCheckUpdate(o.wl) {
+func (o *Situation) waitsForPods() (time.Duration, bool) {
+	if len(o.Checks.Own) == 0 || o.placedOn() == "" || !kueuestate.AcceptsCheckUpdate(o.Workload) {
 		return 0, false
 	}
-	c := apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadPodsReady)
+	c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadPodsReady)
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != kueue.WorkloadWaitForStart {
 		return 0, false
 	}
-	return o.now.Sub(o.admittedAt(o.now)), true
+	return o.Now.Sub(o.admittedAt(o.Now)), true
 }
 
 // stepIdle reports an admitted workload once if its pods do not
 // become ready: the gate's work is done, but its decision may have been wrong. Kueue requeues
 // such a workload if waitForPodsReady in its configuration says so.
-func (o *observation) stepIdle() step {
+func (o *Situation) stepIdle() step {
 	s := step{}
 	waited, waits := o.waitsForPods()
 	switch {
-	case !waits || o.history.podsLate != nil:
+	case !waits || o.History.podsLate != nil:
 	case waited < timing.PodsReadyLimit:
 		s.requeueAfter = timing.PodsReadyLimit - waited
 	default:
-		s.podsLate = &lateAdmission{gate: o.gateName, cluster: o.placedOn()}
+		s.podsLate = &lateAdmission{gate: o.Gate.Name, cluster: o.placedOn()}
 		s.event = &notice{warning: true, reason: "PodsNotReady", message: gate.Truncate(fmt.Sprintf(
 			"%s admitted it %s ago, but its pods are not ready; check there whether they can be scheduled", o.placedOn(), waited.Round(time.Second)))}
 	}

@@ -79,7 +79,7 @@ func TestTrimKeepsReferences(t *testing.T) {
 	for _, kind := range []v1alpha1.PrerequisiteKind{"Namespace", "LocalQueue", "ServiceAccount", "ConfigMap", "Secret", "PersistentVolumeClaim", "PriorityClass", "RuntimeClass", "ResourceClaimTemplate"} {
 		gate.Prerequisites = append(gate.Prerequisites, v1alpha1.GatePrerequisite{Kind: kind})
 	}
-	o := &observation{}
+	o := &Situation{}
 	want := o.factsUnder(wl, gate).References
 	kueuestate.Trim(wl)
 	if diff := cmp.Diff(want, o.factsUnder(wl, gate).References); diff != "" || len(want) != 11 {

@@ -32,9 +32,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if phaseOf(o) == PhaseCacheStale {
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
-	defer r.wakeAfterHold(o.key, r.ledger.HeldFor(o.key.String()))
+	defer r.wakeAfterHold(o.Key, r.ledger.HeldFor(o.Key.String()))
 	r.account(o)
-	o.phase = phaseOf(o)
 	if err := r.measure(ctx, o); err != nil {
 		r.waiting.EndTurn(req.NamespacedName)
 		return reconcile.Result{}, err
@@ -70,26 +69,26 @@ func (r *Reconciler) wakeAfterHold(workload types.NamespacedName, held string) {
 // reserve computes the next step and debits the ledger with what the step sends. It
 // computes the step again if another workload debited the ledger in between, so that a
 // burst does not send every workload to one cluster.
-func (r *Reconciler) reserve(o *observation) step {
+func (r *Reconciler) reserve(o *Situation) step {
 	for {
 		s := next(o)
-		if s.reservation == nil || r.ledger.Commit(o.view, string(o.wl.UID), s.reservation.kept, s.reservation.entries, s.reservation.hold) {
+		if s.reservation == nil || r.ledger.Commit(o.Room.View, string(o.Workload.UID), s.reservation.kept, s.reservation.entries, s.reservation.hold) {
 			return s
 		}
-		o.view = r.viewFor(o)
+		o.Room.View = r.viewFor(o)
 	}
 }
 
 // phaseOf names the state that an observation shows.
-func phaseOf(o *observation) Phase {
+func phaseOf(o *Situation) Phase {
 	switch {
-	case o.wl == nil:
+	case o.Workload == nil:
 		return PhaseDeleted
-	case o.history.isBehindOwnWrite(o.wl, o.now):
+	case o.History.isBehindOwnWrite(o.Workload, o.Now):
 		return PhaseCacheStale
 	}
-	if o.nominates && o.multiKueue != "" {
-		switch isStuck, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.evictionLag, o.now); {
+	if o.MultiKueue.Nominates && o.Checks.MultiKueue != "" {
+		switch isStuck, remaining := kueuestate.IsEvictionStuck(o.Workload, o.Checks.MultiKueue, o.MultiKueue.EvictionLag, o.Now); {
 		case isStuck:
 			return PhaseEvictionStuck
 		case remaining > 0:
@@ -97,7 +96,7 @@ func phaseOf(o *observation) Phase {
 		}
 	}
 	switch {
-	case o.hasYielded() && !o.isActive() && (kueuestate.HoldsQuota(o.wl) || o.now.Before(o.returnsAt())):
+	case o.hasYielded() && !o.isActive() && (kueuestate.HoldsQuota(o.Workload) || o.Now.Before(o.returnsAt())):
 		return PhaseYielded
 	case o.hasYielded():
 		return PhaseReturning
@@ -106,19 +105,19 @@ func phaseOf(o *observation) Phase {
 }
 
 // gatePhaseOf names the state of a workload that neither pauses nor is being evicted.
-func gatePhaseOf(o *observation) Phase {
+func gatePhaseOf(o *Situation) Phase {
 	switch {
 	case len(o.outdatedChecks()) > 0:
 		return PhaseQuotaLost
-	case len(o.checks) == 0 && o.multiKueue != "" && o.nominates && !o.lacksChecks:
+	case len(o.Checks.Own) == 0 && o.Checks.MultiKueue != "" && o.MultiKueue.Nominates && !o.Queue.LacksChecks:
 		return PhaseUngated
-	case len(o.checks) == 0 || !kueuestate.AcceptsCheckUpdate(o.wl):
+	case len(o.Checks.Own) == 0 || !kueuestate.AcceptsCheckUpdate(o.Workload):
 		return PhaseIdle
-	case o.recordErr != nil && o.wl.Status.ClusterName == nil:
+	case o.Record.Err != nil && o.Workload.Status.ClusterName == nil:
 		return PhaseRecordUnreadable
-	case o.wl.Status.ClusterName != nil && len(o.pendingChecks()) == 0:
+	case o.Workload.Status.ClusterName != nil && len(o.pendingChecks()) == 0:
 		return PhaseIdle
-	case len(o.checks) > 1:
+	case len(o.Checks.Own) > 1:
 		return PhaseTooManyChecks
 	case o.runsAlready() && len(o.pendingChecks()) > 0:
 		return PhasePlacedByKueue
@@ -129,33 +128,33 @@ func gatePhaseOf(o *observation) Phase {
 }
 
 // checkPhaseOf names the state of a workload whose check the gate may write.
-func checkPhaseOf(o *observation) Phase {
+func checkPhaseOf(o *Situation) Phase {
 	state := o.check().State
 	switch {
-	case state == kueue.CheckStatePending && !o.gateKnown:
+	case state == kueue.CheckStatePending && !o.Gate.Known:
 		return PhaseGateUnknown
 	case state == kueue.CheckStatePending:
 		return PhaseWaiting
 	case state != kueue.CheckStateReady:
 		return PhaseIdle
-	case !o.nominates:
+	case !o.MultiKueue.Nominates:
 		return PhaseBuiltinDispatch
 	case !o.mayNominate():
 		return PhaseReady
-	case len(o.renominationList()) > len(o.wl.Status.NominatedClusterNames):
+	case len(o.renominationList()) > len(o.Workload.Status.NominatedClusterNames):
 		return PhaseRevoked
-	case len(o.wl.Status.NominatedClusterNames) > 0:
+	case len(o.Workload.Status.NominatedClusterNames) > 0:
 		return PhaseNominated
-	case !o.gateKnown:
+	case !o.Gate.Known:
 		return PhaseGateUnknown
 	}
 	return PhaseNominating
 }
 
 // next computes the step that a phase calls for. It is pure.
-func next(o *observation) step {
+func next(o *Situation) step {
 	s := step{}
-	switch o.phase {
+	switch phaseOf(o) {
 	case PhaseDeleted, PhaseCacheStale:
 		return s
 	// Nominations of these phases say nothing about another dispatcher.

@@ -55,86 +55,84 @@ func TestStaleCacheChangesNothing(t *testing.T) {
 
 // observationWith is a Pending workload with MultiKueue and a known gate, with room on
 // cluster1 only.
-func observationWith(change func(*observation)) *observation {
+func observationWith(change func(*Situation)) *Situation {
 	b := ledger.New(time.Second, time.Hour)
-	o := &observation{key: types.NamespacedName{Namespace: "team-a", Name: "job"}, wl: withMultiKueue(pendingWorkload(noon)), now: noon,
-		checks: []string{"plimsoll"}, gateName: "gpu", gate: registry.Gate{Name: "gpu"}, gateKnown: true, gateExists: true,
-		multiKueue: "multikueue", nominates: true, ledgerTTL: b.TTL, view: b.View(), queryKey: querycache.Key{Gate: "gpu", Facts: "two devices"},
-		workers: workers{config: "gpu", connected: []string{"cluster1", "cluster2"}, connectedSince: map[string]time.Time{}},
-		candidates: []gate.Candidate{
+	o := &Situation{Key: types.NamespacedName{Namespace: "team-a", Name: "job"}, Workload: withMultiKueue(pendingWorkload(noon)), Now: noon,
+		Checks: Checks{Own: []string{"plimsoll"}, MultiKueue: "multikueue"}, Gate: Gate{Gate: registry.Gate{Name: "gpu"}, Known: true, Exists: true},
+		MultiKueue: MultiKueue{Nominates: true, Config: "gpu", Connected: []string{"cluster1", "cluster2"}, ConnectedSince: map[string]time.Time{}},
+		Room: Room{LedgerTTL: b.TTL, View: b.View(), Key: querycache.Key{Gate: "gpu", Facts: "two devices"}, Candidates: []gate.Candidate{
 			{Name: "cluster1", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(9), Quota: gate.Known(100)}}},
-			{Name: "cluster2", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0), Quota: gate.Known(100)}}}}}
+			{Name: "cluster2", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0), Quota: gate.Known(100)}}}}}}
 	change(o)
-	if o.wl != nil {
+	if o.Workload != nil {
 		o.readRecord()
-		o.facts = o.factsUnder(o.wl, &o.gate.Spec)
+		o.Request.Facts = o.factsUnder(o.Workload, &o.Gate.Spec)
 	}
-	o.phase = phaseOf(o)
 	return o
 }
 
 // Changes of an observation.
-func setCheck(state kueue.CheckState) func(*observation) {
-	return func(o *observation) { o.wl.Status.AdmissionChecks[0].State = state }
+func setCheck(state kueue.CheckState) func(*Situation) {
+	return func(o *Situation) { o.Workload.Status.AdmissionChecks[0].State = state }
 }
 
-func secondComponent(o *observation) {
-	o.wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
-	o.component.primary = replica(0)
+func secondComponent(o *Situation) {
+	o.Workload.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
+	o.Job.Primary = replica(0)
 }
 
-func jobOnCluster1(o *observation) { o.component.cluster = "cluster1" }
+func jobOnCluster1(o *Situation) { o.Job.Cluster = "cluster1" }
 
-func evictedFor(d time.Duration) func(*observation) {
-	return func(o *observation) { setCondition(o.wl, kueue.WorkloadEvicted, noon); o.now = noon.Add(d) }
+func evictedFor(d time.Duration) func(*Situation) {
+	return func(o *Situation) { setCondition(o.Workload, kueue.WorkloadEvicted, noon); o.Now = noon.Add(d) }
 }
 
 // stuckAfter is the time after which the eviction of an active workload of the tests counts as stuck.
 const stuckAfter = timing.EvictionGrace + timing.DefaultPodGrace
 
-func yielded(until time.Duration, active bool) func(*observation) {
-	return func(o *observation) {
-		o.wl.Spec.Active = &active
-		withRecord(o.wl, dispatch.Record{Attempt: 1, Yields: 1, SleepsUntil: noon.Add(until)})
+func yielded(until time.Duration, active bool) func(*Situation) {
+	return func(o *Situation) {
+		o.Workload.Spec.Active = &active
+		withRecord(o.Workload, dispatch.Record{Attempt: 1, Yields: 1, SleepsUntil: noon.Add(until)})
 	}
 }
 
 // quotaReturned is the end of an eviction some time ago.
-func quotaReturned(ago time.Duration) func(*observation) {
-	return func(o *observation) {
-		o.wl.Status.Admission, o.now = nil, noon.Add(ago)
-		c := apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+func quotaReturned(ago time.Duration) func(*Situation) {
+	return func(o *Situation) {
+		o.Workload.Status.Admission, o.Now = nil, noon.Add(ago)
+		c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
 		c.Status, c.LastTransitionTime = metav1.ConditionFalse, metav1.NewTime(noon)
 	}
 }
 
-func sentTo(at time.Time, clusters ...string) func(*observation) {
-	return func(o *observation) {
-		o.wl.Status.AdmissionChecks[0].State, o.wl.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
-		withRecord(o.wl, recordOf(at, clusters...))
+func sentTo(at time.Time, clusters ...string) func(*Situation) {
+	return func(o *Situation) {
+		o.Workload.Status.AdmissionChecks[0].State, o.Workload.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
+		withRecord(o.Workload, recordOf(at, clusters...))
 	}
 }
 
 // repairedOn is a nomination that completes a stuck eviction.
-func repairedOn(clusters ...string) func(*observation) {
-	return func(o *observation) {
+func repairedOn(clusters ...string) func(*Situation) {
+	return func(o *Situation) {
 		sentTo(noon, clusters...)(o)
-		withRecord(o.wl, dispatch.Record{}.BeginRepair(clusters, noon, "the remote copy is gone", noon))
+		withRecord(o.Workload, dispatch.Record{}.BeginRepair(clusters, noon, "the remote copy is gone", noon))
 	}
 }
 
 // reservedAgain changes the time at which quota was reserved, as another reservation does.
-func reservedAgain(o *observation) {
-	apimeta.FindStatusCondition(o.wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
+func reservedAgain(o *Situation) {
+	apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
 }
 
 // readyAgain makes the gate's check Ready under that reservation, as after an eviction.
-func readyAgain(o *observation) {
+func readyAgain(o *Situation) {
 	o.check().LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
 }
 
-func inOrder(changes ...func(*observation)) func(*observation) {
-	return func(o *observation) {
+func inOrder(changes ...func(*Situation)) func(*Situation) {
+	return func(o *Situation) {
 		for _, change := range changes {
 			change(o)
 		}
@@ -142,33 +140,33 @@ func inOrder(changes ...func(*observation)) func(*observation) {
 }
 
 var (
-	onCluster1 = func(o *observation) { name := "cluster1"; o.wl.Status.ClusterName = &name }
-	runsOnHub  = func(o *observation) {
-		o.multiKueue, o.wl.Status.AdmissionChecks = "", o.wl.Status.AdmissionChecks[:1]
-		setCondition(o.wl, kueue.WorkloadAdmitted, noon)
+	onCluster1 = func(o *Situation) { name := "cluster1"; o.Workload.Status.ClusterName = &name }
+	runsOnHub  = func(o *Situation) {
+		o.Checks.MultiKueue, o.Workload.Status.AdmissionChecks = "", o.Workload.Status.AdmissionChecks[:1]
+		setCondition(o.Workload, kueue.WorkloadAdmitted, noon)
 	}
-	noWorkload = func(o *observation) { o.wl = nil }
-	staleCache = func(o *observation) {
-		o.wl.ResourceVersion = "6"
-		o.history.lastWrite.version, o.history.lastWrite.at = "7", noon
+	noWorkload = func(o *Situation) { o.Workload = nil }
+	staleCache = func(o *Situation) {
+		o.Workload.ResourceVersion = "6"
+		o.History.lastWrite.version, o.History.lastWrite.at = "7", noon
 	}
-	noGate  = func(o *observation) { o.gateKnown, o.gateExists = false, false }
-	noCheck = func(o *observation) {
-		o.checks, o.gateName, o.wl.Status.AdmissionChecks = nil, "", o.wl.Status.AdmissionChecks[1:]
+	noGate  = func(o *Situation) { o.Gate.Known, o.Gate.Exists = false, false }
+	noCheck = func(o *Situation) {
+		o.Checks.Own, o.Gate.Name, o.Workload.Status.AdmissionChecks = nil, "", o.Workload.Status.AdmissionChecks[1:]
 	}
-	secondCheck = func(o *observation) {
-		withSecondCheck(o.wl, kueue.CheckStatePending)
-		o.checks = []string{"plimsoll", "second"}
+	secondCheck = func(o *Situation) {
+		withSecondCheck(o.Workload, kueue.CheckStatePending)
+		o.Checks.Own = []string{"plimsoll", "second"}
 	}
-	badRecord      = func(o *observation) { o.wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: "{"} }
-	kueueNominates = func(o *observation) { o.nominates = false }
-	budgetPending  = func(o *observation) {
-		o.wl.Status.AdmissionChecks = append(o.wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStatePending})
+	badRecord      = func(o *Situation) { o.Workload.Annotations = map[string]string{v1alpha1.DispatchAnnotation: "{"} }
+	kueueNominates = func(o *Situation) { o.MultiKueue.Nominates = false }
+	budgetPending  = func(o *Situation) {
+		o.Workload.Status.AdmissionChecks = append(o.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStatePending})
 	}
-	noRoom  = func(o *observation) { o.candidates = o.candidates[1:] }
-	revoked = inOrder(sentTo(noon, "cluster1", "cluster2"), func(o *observation) {
-		o.wl.Status.NominatedClusterNames = []string{"cluster1"}
-		o.history.nominatedSeen = []string{"cluster1", "cluster2"}
+	noRoom  = func(o *Situation) { o.Room.Candidates = o.Room.Candidates[1:] }
+	revoked = inOrder(sentTo(noon, "cluster1", "cluster2"), func(o *Situation) {
+		o.Workload.Status.NominatedClusterNames = []string{"cluster1"}
+		o.History.nominatedSeen = []string{"cluster1", "cluster2"}
 	})
 )
 
@@ -176,12 +174,12 @@ func TestPhaseOf(t *testing.T) {
 	covered := map[Phase]bool{}
 	for _, tc := range []struct {
 		name   string
-		change func(*observation)
+		change func(*Situation)
 		want   Phase
 	}{
 		{"does not exist", noWorkload, PhaseDeleted},
 		{"older than the last write", staleCache, PhaseCacheStale},
-		{"older than the last write for too long", inOrder(staleCache, func(o *observation) { o.now = noon.Add(timing.MaxCacheLag) }), PhaseWaiting},
+		{"older than the last write for too long", inOrder(staleCache, func(o *Situation) { o.Now = noon.Add(timing.MaxCacheLag) }), PhaseWaiting},
 		{"yielded", yielded(time.Second, false), PhaseYielded},
 		{"yielded, pause over, Kueue has not begun the eviction", yielded(-time.Hour, false), PhaseYielded},
 		{"yielded, pause over, Kueue has not begun the eviction, Kueue nominates", inOrder(yielded(-time.Hour, false), kueueNominates), PhaseYielded},
@@ -192,29 +190,29 @@ func TestPhaseOf(t *testing.T) {
 		{"yielded, pause over, pods ended just now", inOrder(yielded(0, false), quotaReturned(0)), PhaseYielded},
 		{"yielded, pause over, pods ended before", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning},
 		{"yielded, activated by a user", yielded(time.Second, true), PhaseReturning},
-		{"yielded, pause over, without a condition of quota", inOrder(yielded(0, false), func(o *observation) { o.wl.Status.Admission, o.wl.Status.Conditions = nil, nil }), PhaseReturning},
-		{"yielded, finished", inOrder(yielded(0, false), func(o *observation) { setCondition(o.wl, kueue.WorkloadFinished, noon) }), PhaseIdle},
-		{"yielded, being deleted", inOrder(yielded(time.Second, false), func(o *observation) { o.wl.DeletionTimestamp = &metav1.Time{Time: noon} }), PhaseIdle},
-		{"deactivated by a user", func(o *observation) { active := false; o.wl.Spec.Active = &active }, PhaseIdle},
+		{"yielded, pause over, without a condition of quota", inOrder(yielded(0, false), func(o *Situation) { o.Workload.Status.Admission, o.Workload.Status.Conditions = nil, nil }), PhaseReturning},
+		{"yielded, finished", inOrder(yielded(0, false), func(o *Situation) { setCondition(o.Workload, kueue.WorkloadFinished, noon) }), PhaseIdle},
+		{"yielded, being deleted", inOrder(yielded(time.Second, false), func(o *Situation) { o.Workload.DeletionTimestamp = &metav1.Time{Time: noon} }), PhaseIdle},
+		{"deactivated by a user", func(o *Situation) { active := false; o.Workload.Spec.Active = &active }, PhaseIdle},
 		{"evicted just now", evictedFor(time.Second), PhaseEvicting},
 		{"evicted, and its pods may not have ended", evictedFor(stuckAfter - time.Second), PhaseEvicting},
-		{"evicted for long, but MultiKueue is late", inOrder(evictedFor(stuckAfter), func(o *observation) { o.evictionLag = time.Minute }), PhaseEvicting},
+		{"evicted for long, but MultiKueue is late", inOrder(evictedFor(stuckAfter), func(o *Situation) { o.MultiKueue.EvictionLag = time.Minute }), PhaseEvicting},
 		{"evicted for long", evictedFor(stuckAfter), PhaseEvictionStuck},
 		{"evicted for long without a check of ours", inOrder(noCheck, evictedFor(stuckAfter)), PhaseEvictionStuck},
 		{"evicted for long, Kueue nominates", inOrder(kueueNominates, evictedFor(stuckAfter)), PhaseIdle},
 		{"no check of ours", noCheck, PhaseUngated},
-		{"no check of ours yet", inOrder(noCheck, func(o *observation) { o.lacksChecks = true }), PhaseIdle},
+		{"no check of ours yet", inOrder(noCheck, func(o *Situation) { o.Queue.LacksChecks = true }), PhaseIdle},
 		{"no check of ours, Kueue nominates", inOrder(noCheck, kueueNominates), PhaseIdle},
-		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle},
+		{"no quota", func(o *Situation) { o.Workload.Status.Admission = nil }, PhaseIdle},
 		{"no quota, check Ready", inOrder(setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseIdle},
 		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost},
-		{"finished", func(o *observation) { setCondition(o.wl, kueue.WorkloadFinished, noon) }, PhaseIdle},
+		{"finished", func(o *Situation) { setCondition(o.Workload, kueue.WorkloadFinished, noon) }, PhaseIdle},
 		{"on a cluster", inOrder(setCheck(kueue.CheckStateReady), onCluster1), PhaseIdle},
 		{"on a cluster, bad record", inOrder(setCheck(kueue.CheckStateReady), onCluster1, badRecord), PhaseIdle},
 		{"rejected", setCheck(kueue.CheckStateRejected), PhaseIdle},
 		{"retry", setCheck(kueue.CheckStateRetry), PhaseIdle},
 		{"bad record", badRecord, PhaseRecordUnreadable},
-		{"bad record without quota", inOrder(badRecord, func(o *observation) { o.wl.Status.Admission = nil }), PhaseIdle},
+		{"bad record without quota", inOrder(badRecord, func(o *Situation) { o.Workload.Status.Admission = nil }), PhaseIdle},
 		{"two checks of ours", secondCheck, PhaseTooManyChecks},
 		{"two checks of ours, on a cluster", inOrder(secondCheck, onCluster1), PhaseTooManyChecks},
 		{"slice of an elastic job", onCluster1, PhasePlacedByKueue},
@@ -226,17 +224,17 @@ func TestPhaseOf(t *testing.T) {
 		{"gate does not exist", noGate, PhaseGateUnknown},
 		{"gate does not exist, check Ready", inOrder(setCheck(kueue.CheckStateReady), noGate), PhaseGateUnknown},
 		{"gate does not exist, nominated", inOrder(sentTo(noon, "cluster1"), noGate), PhaseNominated},
-		{"Pending", func(*observation) {}, PhaseWaiting},
+		{"Pending", func(*Situation) {}, PhaseWaiting},
 		{"Pending, no room", noRoom, PhaseWaiting},
 		{"Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch},
 		{"Ready, another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady},
 		{"nomination removed", revoked, PhaseRevoked},
-		{"nomination removed of a disconnected cluster", inOrder(revoked, func(o *observation) { o.workers.connected = []string{"cluster1"} }), PhaseNominated},
+		{"nomination removed of a disconnected cluster", inOrder(revoked, func(o *Situation) { o.MultiKueue.Connected = []string{"cluster1"} }), PhaseNominated},
 		{"Ready, every other check too", setCheck(kueue.CheckStateReady), PhaseNominating},
 		{"nominated", sentTo(noon, "cluster1"), PhaseNominated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := observationWith(tc.change).phase; got != tc.want {
+			if got := phaseOf(observationWith(tc.change)); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
@@ -262,10 +260,10 @@ var stepOptions = cmp.Options{
 }
 
 // reservationOn is a reservation of the workload's devices, made now.
-func reservationOn(o *observation, kept []string, clusters ...string) *reservation {
+func reservationOn(o *Situation, kept []string, clusters ...string) *reservation {
 	res := &reservation{kept: kept}
 	for _, c := range clusters {
-		res.entries = append(res.entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, ClusterQueue: "gpu", PodSets: o.facts.PodSets, DebitedAt: o.now})
+		res.entries = append(res.entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, ClusterQueue: "gpu", PodSets: o.Request.Facts.PodSets, DebitedAt: o.Now})
 	}
 	return res
 }
@@ -301,150 +299,150 @@ func TestNext(t *testing.T) {
 		event: &notice{reason: gate.ReasonPlaceable, message: room}}
 	first := recordOf(noon, "cluster1")
 	first.Reason, first.QuotaReservedAt = room, noon
-	yieldingGate := func(o *observation) {
-		o.gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
-		o.now, o.othersPending = noon.Add(time.Hour), true
-		for i := range o.candidates {
-			o.candidates[i].SampledAt = o.now
+	yieldingGate := func(o *Situation) {
+		o.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
+		o.Now, o.Room.OthersPending = noon.Add(time.Hour), true
+		for i := range o.Room.Candidates {
+			o.Room.Candidates[i].SampledAt = o.Now
 		}
 	}
-	later := func(d time.Duration) func(*observation) {
-		return func(o *observation) {
-			o.now = noon.Add(d)
-			for i := range o.candidates {
-				o.candidates[i].SampledAt = o.now
+	later := func(d time.Duration) func(*Situation) {
+		return func(o *Situation) {
+			o.Now = noon.Add(d)
+			for i := range o.Room.Candidates {
+				o.Room.Candidates[i].SampledAt = o.Now
 			}
 		}
 	}
 	covered := map[Phase]bool{}
 	for _, tc := range []struct {
 		name   string
-		change func(*observation)
+		change func(*Situation)
 		phase  Phase
-		want   func(*observation) step
+		want   func(*Situation) step
 		to     Phase
 	}{
-		{"deleted", noWorkload, PhaseDeleted, func(*observation) step { return step{} }, PhaseDeleted},
-		{"cache stale", staleCache, PhaseCacheStale, func(*observation) step { return step{} }, PhaseCacheStale},
-		{"yielded", yielded(time.Second, false), PhaseYielded, func(*observation) step { return step{requeueAfter: time.Second} }, PhaseYielded},
-		{"pause over", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning, func(*observation) step {
+		{"deleted", noWorkload, PhaseDeleted, func(*Situation) step { return step{} }, PhaseDeleted},
+		{"cache stale", staleCache, PhaseCacheStale, func(*Situation) step { return step{} }, PhaseCacheStale},
+		{"yielded", yielded(time.Second, false), PhaseYielded, func(*Situation) step { return step{requeueAfter: time.Second} }, PhaseYielded},
+		{"pause over", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning, func(*Situation) step {
 			active := true
 			return step{writes: []write{{record: &recordWrite{record: dispatch.Record{Attempt: 1, QuotaReservedAt: noon, Yields: 1}, active: &active}}}}
 		}, PhaseIdle},
-		{"activated by a user", yielded(time.Second, true), PhaseReturning, func(*observation) step {
+		{"activated by a user", yielded(time.Second, true), PhaseReturning, func(*Situation) step {
 			return step{writes: []write{{record: &recordWrite{record: dispatch.Record{Attempt: 1, QuotaReservedAt: noon, Yields: 1}}}}}
 		}, PhaseIdle},
-		{"evicting", evictedFor(time.Second), PhaseEvicting, func(*observation) step { return step{requeueAfter: stuckAfter - time.Second} }, PhaseEvicting},
-		{"eviction stuck, check Pending", evictedFor(stuckAfter), PhaseEvictionStuck, func(*observation) step {
+		{"evicting", evictedFor(time.Second), PhaseEvicting, func(*Situation) step { return step{requeueAfter: stuckAfter - time.Second} }, PhaseEvicting},
+		{"eviction stuck, check Pending", evictedFor(stuckAfter), PhaseEvictionStuck, func(*Situation) step {
 			return step{requeueAfter: timing.EvictionGrace, writes: []write{{check: &checkWrite{names: own,
 				decision: gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: "the remote copy is gone and the eviction can't complete without a nomination"}}}}}
 		}, PhaseEvictionStuck},
-		{"eviction stuck, check Ready", inOrder(setCheck(kueue.CheckStateReady), evictedFor(stuckAfter)), PhaseEvictionStuck, func(o *observation) step {
+		{"eviction stuck, check Ready", inOrder(setCheck(kueue.CheckStateReady), evictedFor(stuckAfter)), PhaseEvictionStuck, func(o *Situation) step {
 			const message = "the remote copy is gone and the eviction can't complete without a nomination"
-			record := dispatch.Record{}.BeginRepair([]string{"cluster1"}, o.quotaReservedAt(), message, o.now)
+			record := dispatch.Record{}.BeginRepair([]string{"cluster1"}, o.quotaReservedAt(), message, o.Now)
 			return step{requeueAfter: timing.EvictionGrace, reservation: reservationOn(o, nil, "cluster1"),
 				writes: nominationOf(&record, "EvictionRepair", "nominated cluster1: "+message, "cluster1")}
 		}, PhaseEvictionStuck},
-		{"eviction stuck, no cluster connected", inOrder(evictedFor(stuckAfter), func(o *observation) { o.workers.connected = nil }), PhaseEvictionStuck,
-			func(*observation) step { return step{requeueAfter: timing.EvictionGrace} }, PhaseEvictionStuck},
-		{"no check of ours", noCheck, PhaseUngated, func(*observation) step {
+		{"eviction stuck, no cluster connected", inOrder(evictedFor(stuckAfter), func(o *Situation) { o.MultiKueue.Connected = nil }), PhaseEvictionStuck,
+			func(*Situation) step { return step{requeueAfter: timing.EvictionGrace} }, PhaseEvictionStuck},
+		{"no check of ours", noCheck, PhaseUngated, func(*Situation) step {
 			return step{writes: nominationOf(nil, "NominatedAll", "nominated cluster1, cluster2: no gate decides this queue, so every connected cluster is nominated", "cluster1", "cluster2")}
 		}, PhaseUngated},
-		{"no quota", func(o *observation) { o.wl.Status.Admission = nil }, PhaseIdle, func(*observation) step { return step{} }, PhaseIdle},
-		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost, func(*observation) step {
+		{"no quota", func(o *Situation) { o.Workload.Status.Admission = nil }, PhaseIdle, func(*Situation) step { return step{} }, PhaseIdle},
+		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost, func(*Situation) step {
 			d := gate.Decision{State: gate.Pending, Reason: "QuotaLost", Message: quotaLost}
 			return step{writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
 		}, PhaseIdle},
-		{"bad record", badRecord, PhaseRecordUnreadable, func(o *observation) step {
-			return step{writes: []write{{record: &recordWrite{}, event: &notice{warning: true, reason: "BadAnnotation", message: o.recordErr.Error() + "; the annotation was reset"}}}}
+		{"bad record", badRecord, PhaseRecordUnreadable, func(o *Situation) step {
+			return step{writes: []write{{record: &recordWrite{}, event: &notice{warning: true, reason: "BadAnnotation", message: o.Record.Err.Error() + "; the annotation was reset"}}}}
 		}, PhaseRecordUnreadable},
-		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary, func(*observation) step {
+		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary, func(*Situation) step {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: "waits until Kueue has placed component 0 of the job, Workload serve-0"}
 			return step{decision: &d, wait: waitsWith(gateKey, nil),
 				writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
 		}, PhaseAwaitingPrimary},
-		{"no cluster admits it", inOrder(sentTo(noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(o *observation) step {
+		{"no cluster admits it", inOrder(sentTo(noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(o *Situation) step {
 			inactive := false
-			return step{requeued: true, writes: []write{{record: &recordWrite{record: o.record.Requeued("NotAdmitted", o.now), active: &inactive},
+			return step{requeued: true, writes: []write{{record: &recordWrite{record: o.Record.Requeued("NotAdmitted", o.Now), active: &inactive},
 				event: &notice{warning: true, reason: "Requeued", message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
 		}, PhaseYielded},
-		{"nominated to complete an eviction, and holds quota again", inOrder(repairedOn("cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
+		{"nominated to complete an eviction, and holds quota again", inOrder(repairedOn("cluster1"), reservedAgain), PhaseNominated, func(o *Situation) step {
 			inactive := false
-			return step{writes: []write{{record: &recordWrite{record: o.record.Requeued("EvictionRepaired", o.now), active: &inactive},
+			return step{writes: []write{{record: &recordWrite{record: o.Record.Requeued("EvictionRepaired", o.Now), active: &inactive},
 				event: &notice{warning: true, reason: "Requeued", message: "the nomination of cluster1 was for an eviction that is complete; it returns to its queue"}}}}
 		}, PhaseYielded},
-		{"nominated by another dispatcher to the clusters of an earlier attempt", inOrder(sentTo(noon, "cluster1"), reservedAgain, readyAgain), PhaseNominated, func(o *observation) step {
-			record := o.record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), noon)
+		{"nominated by another dispatcher to the clusters of an earlier attempt", inOrder(sentTo(noon, "cluster1"), reservedAgain, readyAgain), PhaseNominated, func(o *Situation) step {
+			record := o.Record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), noon)
 			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1"}, "cluster1"),
 				conflict: &conflict{evidence: "team-a/job was nominated to cluster1 by another dispatcher", at: noon}, writes: []write{{record: &recordWrite{record: record}}}}
 		}, PhaseNominated},
-		{"nominated for quota that it has lost, and the gate would nominate the same", inOrder(sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
+		{"nominated for quota that it has lost, and the gate would nominate the same", inOrder(sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *Situation) step {
 			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1"}, "cluster1"),
-				writes: []write{{record: &recordWrite{record: o.record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), noon)}}}}
+				writes: []write{{record: &recordWrite{record: o.Record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), noon)}}}}
 		}, PhaseNominated},
-		{"nominated for quota that it has lost, and there is no room", inOrder(noRoom, sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *observation) step {
+		{"nominated for quota that it has lost, and there is no room", inOrder(noRoom, sentTo(noon, "cluster1"), reservedAgain), PhaseNominated, func(o *Situation) step {
 			inactive := false
-			return step{writes: []write{{record: &recordWrite{record: o.record.Requeued("QuotaLost", o.now), active: &inactive},
+			return step{writes: []write{{record: &recordWrite{record: o.Record.Requeued("QuotaLost", o.Now), active: &inactive},
 				event: &notice{warning: true, reason: "Requeued", message: "the nomination of cluster1 was for quota that it has lost; it returns to its queue"}}}}
 		}, PhaseYielded},
-		{"nominated to complete an eviction that lasts", inOrder(sentTo(noon, "cluster1"), evictedFor(stuckAfter), reservedAgain), PhaseEvictionStuck, func(o *observation) step {
-			record := o.record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), o.now)
+		{"nominated to complete an eviction that lasts", inOrder(sentTo(noon, "cluster1"), evictedFor(stuckAfter), reservedAgain), PhaseEvictionStuck, func(o *Situation) step {
+			record := o.Record.Adopt([]string{"cluster1"}, noon.Add(time.Minute), o.Now)
 			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1"}, "cluster1"), writes: []write{{record: &recordWrite{record: record}}}}
 		}, PhaseEvictionStuck},
-		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(o *observation) step {
-			message := gate.TooManyChecksMessage(o.checks)
+		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(o *Situation) step {
+			message := gate.TooManyChecksMessage(o.Checks.Own)
 			return step{wait: waitsWith(gateKey, nil), writes: []write{{event: &notice{warning: true, reason: gate.ReasonGateNotReady, message: message},
-				check: &checkWrite{names: o.checks, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
+				check: &checkWrite{names: o.Checks.Own, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseTooManyChecks},
-		{"slice of an elastic job", onCluster1, PhasePlacedByKueue, func(*observation) step {
+		{"slice of an elastic job", onCluster1, PhasePlacedByKueue, func(*Situation) step {
 			d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "Kueue placed it on cluster1, where the job already runs"}
 			return step{decision: &d, writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
 		}, PhaseIdle},
-		{"runs on the hub, and its queue got the check", inOrder(runsOnHub, noRoom), PhasePlacedByKueue, func(*observation) step {
+		{"runs on the hub, and its queue got the check", inOrder(runsOnHub, noRoom), PhasePlacedByKueue, func(*Situation) step {
 			d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "the job ran before its queue had this check"}
 			return step{decision: &d, writes: []write{{check: &checkWrite{names: own, decision: d, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
 		}, PhaseIdle},
-		{"gate does not exist", noGate, PhaseGateUnknown, func(*observation) step {
+		{"gate does not exist", noGate, PhaseGateUnknown, func(*Situation) step {
 			const message = "PlacementGate gpu does not exist"
 			return step{wait: waitsWith(gateKey, nil), writes: []write{{event: &notice{warning: true, reason: gate.ReasonGateNotReady, message: message},
 				check: &checkWrite{names: own, rememberReason: true, decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseGateUnknown},
-		{"gate not read yet", inOrder(noGate, func(o *observation) { o.gateExists = true }), PhaseGateUnknown,
-			func(*observation) step { return step{wait: waitsWith(shapeKey, twoDevices)} }, PhaseGateUnknown},
-		{"waiting, room, other checks Ready", func(*observation) {}, PhaseWaiting, func(o *observation) step {
+		{"gate not read yet", inOrder(noGate, func(o *Situation) { o.Gate.Exists = true }), PhaseGateUnknown,
+			func(*Situation) step { return step{wait: waitsWith(shapeKey, twoDevices)} }, PhaseGateUnknown},
+		{"waiting, room, other checks Ready", func(*Situation) {}, PhaseWaiting, func(o *Situation) step {
 			return step{decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), requeueAfter: timing.DefaultWidenAfter,
 				writes: slices.Concat([]write{readyWrite}, nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1"))}
 		}, PhaseNominated},
-		{"waiting, room, another check Pending", budgetPending, PhaseWaiting, func(*observation) step {
+		{"waiting, room, another check Pending", budgetPending, PhaseWaiting, func(*Situation) step {
 			return step{decision: &placeable, reservation: &reservation{}, writes: []write{readyWrite}}
 		}, PhaseReady},
-		{"waiting, room, Kueue nominates", kueueNominates, PhaseWaiting, func(o *observation) step {
+		{"waiting, room, Kueue nominates", kueueNominates, PhaseWaiting, func(o *Situation) step {
 			ready := readyWrite
 			check := *ready.check
 			check.podSetUpdates = []kueue.PodSetUpdate{{Name: "main", Annotations: map[string]string{v1alpha1.ClusterAnnotation: "cluster1"}}}
 			ready.check = &check
 			return step{decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), writes: []write{ready}}
 		}, PhaseReady},
-		{"waiting, no room", noRoom, PhaseWaiting, func(*observation) step {
+		{"waiting, no room", noRoom, PhaseWaiting, func(*Situation) step {
 			return step{wait: waitsWith(shapeKey, twoDevices), decision: &full, reservation: &reservation{}, writes: []write{{
 				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &notice{reason: gate.ReasonNoRoom, message: full.Message}}}}
 		}, PhaseWaiting},
-		{"waiting, gate has a problem", func(o *observation) { o.gate.Problem = "no Placement" }, PhaseWaiting, func(*observation) step {
+		{"waiting, gate has a problem", func(o *Situation) { o.Gate.Problem = "no Placement" }, PhaseWaiting, func(*Situation) step {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate gpu is not ready: no Placement"}
 			return step{wait: waitsWith(gateKey, nil), decision: &d, writes: []write{{
 				check: &checkWrite{names: own, decision: d, messageKind: d.Message, rememberReason: true}, event: &notice{reason: d.Reason, message: d.Message}}}}
 		}, PhaseWaiting},
-		{"waiting, no room, yield due", inOrder(noRoom, yieldingGate), PhaseWaiting, func(o *observation) step {
+		{"waiting, no room, yield due", inOrder(noRoom, yieldingGate), PhaseWaiting, func(o *Situation) step {
 			d, active := full, false
 			d.State, d.Reason, d.Message = gate.Retry, gate.ReasonYield, "returns its quota for other workloads: "+full.Message
 			return step{decision: &d, reservation: &reservation{}, writes: []write{{
-				record: &recordWrite{record: dispatch.Record{}.Yielded(noon, o.now), active: &active, reason: gate.ReasonYield}, event: &notice{reason: gate.ReasonYield, message: d.Message}}}}
+				record: &recordWrite{record: dispatch.Record{}.Yielded(noon, o.Now), active: &active, reason: gate.ReasonYield}, event: &notice{reason: gate.ReasonYield, message: d.Message}}}}
 		}, PhaseYielded},
-		{"waiting, no room, given up", inOrder(noRoom, func(o *observation) {
+		{"waiting, no room, given up", inOrder(noRoom, func(o *Situation) {
 			after := int32(60)
-			o.gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after
-			withRecord(o.wl, dispatch.Record{UnplacedSeconds: 60, UnplacedSince: noon})
-		}), PhaseWaiting, func(*observation) step {
+			o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after
+			withRecord(o.Workload, dispatch.Record{UnplacedSeconds: 60, UnplacedSince: noon})
+		}), PhaseWaiting, func(*Situation) step {
 			d := full
 			d.State, d.Reason, d.Message = gate.Rejected, gate.ReasonGaveUp, "gave up: "+full.Message
 			reset := write{record: &recordWrite{record: dispatch.Record{QuotaReservedAt: noon}}}
@@ -452,46 +450,46 @@ func TestNext(t *testing.T) {
 				check: &checkWrite{names: own, decision: d, messageKind: gate.ReasonGaveUp, rememberReason: true}, event: &notice{warning: true, reason: gate.ReasonGaveUp, message: d.Message}}}}
 		}, PhaseIdle},
 		{"Kueue nominates, within the grace period", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch,
-			func(*observation) step { return step{requeueAfter: timing.DispatchGrace} }, PhaseBuiltinDispatch},
-		{"another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady, func(*observation) step { return step{} }, PhaseReady},
-		{"nomination removed", revoked, PhaseRevoked, func(o *observation) step {
+			func(*Situation) step { return step{requeueAfter: timing.DispatchGrace} }, PhaseBuiltinDispatch},
+		{"another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady, func(*Situation) step { return step{} }, PhaseReady},
+		{"nomination removed", revoked, PhaseRevoked, func(o *Situation) step {
 			const message = "another component removed the nomination of cluster2"
-			record := o.record.Widen([]string{"cluster1", "cluster2"}, message, noon)
+			record := o.Record.Widen([]string{"cluster1", "cluster2"}, message, noon)
 			return step{requeueAfter: timing.DefaultWidenAfter, conflict: &conflict{evidence: "team-a/job: " + message, at: noon},
 				writes: nominationOf(&record, "NominatedAgain", "nominated cluster1, cluster2: "+message, "cluster1", "cluster2")}
 		}, PhaseNominated},
-		{"nominating", setCheck(kueue.CheckStateReady), PhaseNominating, func(o *observation) step {
+		{"nominating", setCheck(kueue.CheckStateReady), PhaseNominating, func(o *Situation) step {
 			return step{decision: &placeable, reservation: reservationOn(o, nil, "cluster1"), requeueAfter: timing.DefaultWidenAfter,
 				writes: nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1")}
 		}, PhaseNominated},
-		{"nominating, no room any more", inOrder(noRoom, setCheck(kueue.CheckStateReady)), PhaseNominating, func(*observation) step {
+		{"nominating, no room any more", inOrder(noRoom, setCheck(kueue.CheckStateReady)), PhaseNominating, func(*Situation) step {
 			return step{wait: waitsWith(shapeKey, twoDevices), decision: &full, reservation: &reservation{}, writes: []write{{
 				check: &checkWrite{names: own, decision: full, messageKind: gate.ReasonNoRoom, rememberReason: true}, event: &notice{reason: gate.ReasonNoRoom, message: full.Message}}}}
 		}, PhaseNominating},
-		{"nominated", sentTo(noon, "cluster1"), PhaseNominated, func(*observation) step { return step{requeueAfter: timing.DefaultWidenAfter} }, PhaseNominated},
-		{"nominated, late", inOrder(sentTo(noon, "cluster2"), later(timing.DefaultWidenAfter)), PhaseNominated, func(o *observation) step {
+		{"nominated", sentTo(noon, "cluster1"), PhaseNominated, func(*Situation) step { return step{requeueAfter: timing.DefaultWidenAfter} }, PhaseNominated},
+		{"nominated, late", inOrder(sentTo(noon, "cluster2"), later(timing.DefaultWidenAfter)), PhaseNominated, func(o *Situation) step {
 			const message = "cluster2 has not admitted it within 30s; check that the worker has the queue and quota; now also cluster1"
-			record := o.record.Widen([]string{"cluster2", "cluster1"}, message, o.now)
+			record := o.Record.Widen([]string{"cluster2", "cluster1"}, message, o.Now)
 			return step{requeueAfter: timing.DefaultWidenAfter, lateAttempt: 1, mispredicted: true, reservation: reservationOn(o, []string{"cluster2"}, "cluster1"),
 				writes: nominationOf(&record, "Widened", "nominated cluster2, cluster1: "+message, "cluster2", "cluster1")}
 		}, PhaseNominated},
-		{"nominated by another component", inOrder(sentTo(noon, "cluster1"), func(o *observation) { o.wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"} }), PhaseNominated, func(o *observation) step {
-			record := o.record.Adopt([]string{"cluster1", "cluster2"}, noon, noon)
+		{"nominated by another component", inOrder(sentTo(noon, "cluster1"), func(o *Situation) { o.Workload.Status.NominatedClusterNames = []string{"cluster1", "cluster2"} }), PhaseNominated, func(o *Situation) step {
+			record := o.Record.Adopt([]string{"cluster1", "cluster2"}, noon, noon)
 			return step{requeueAfter: timing.DefaultWidenAfter, reservation: reservationOn(o, []string{"cluster1", "cluster2"}, "cluster1"),
 				conflict: &conflict{evidence: "team-a/job was nominated to cluster2 by another dispatcher", at: noon}, writes: []write{{record: &recordWrite{record: record}}}}
 		}, PhaseNominated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := observationWith(tc.change)
-			if o.phase != tc.phase {
-				t.Fatalf("phase %s, want %s", o.phase, tc.phase)
+			if phaseOf(o) != tc.phase {
+				t.Fatalf("phase %s, want %s", phaseOf(o), tc.phase)
 			}
 			got := next(o)
 			if diff := cmp.Diff(tc.want(o), got, stepOptions); diff != "" {
 				t.Errorf("step (-want +got):\n%s", diff)
 			}
-			if to := got.leadsTo(o.phase); to != tc.to || !isDocumented(o.phase, to) {
-				t.Errorf("leads to %s, want %s; documented: %t", to, tc.to, isDocumented(o.phase, to))
+			if to := got.leadsTo(phaseOf(o)); to != tc.to || !isDocumented(phaseOf(o), to) {
+				t.Errorf("leads to %s, want %s; documented: %t", to, tc.to, isDocumented(phaseOf(o), to))
 			}
 		})
 		covered[tc.phase] = true

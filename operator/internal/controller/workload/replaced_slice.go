@@ -36,16 +36,16 @@ const reasonReplacesSlice = "ReplacesSlice"
 //
 // If a cluster has admitted the new slice, it replaced the old one there, and the eviction ended it. Then
 // only the clusters of a later attempt count.
-func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) error {
+func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *Situation) error {
 	switch {
-	case kueuestate.ReplacedSlice(o.wl) == "" || o.wl.Status.ClusterName != nil:
+	case kueuestate.ReplacedSlice(o.Workload) == "" || o.Workload.Status.ClusterName != nil:
 		return nil
-	case o.multiKueue == "":
+	case o.Checks.MultiKueue == "":
 		return r.observeRunningSlice(ctx, o)
 	}
-	if kueuestate.WasAdmitted(o.wl) {
-		if !o.history.copies.recorded {
-			o.replacedSliceOn, o.sliceSeenOn = o.history.copies.clusters, o.history.copies.clusters
+	if kueuestate.WasAdmitted(o.Workload) {
+		if !o.History.copies.recorded {
+			o.Job.SliceOn, o.Job.SliceSeenOn = o.History.copies.clusters, o.History.copies.clusters
 		}
 		return nil
 	}
@@ -53,22 +53,22 @@ func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) e
 	if err != nil {
 		return err
 	}
-	o.sliceSeenOn = appendNew(o.sliceSeenOn, o.history.copies.clusters)
-	o.replacedSliceOn = appendNew(appendNew(slices.Clone(o.sliceSeenOn), recorded), o.record.EverNominated)
+	o.Job.SliceSeenOn = appendNew(o.Job.SliceSeenOn, o.History.copies.clusters)
+	o.Job.SliceOn = appendNew(appendNew(slices.Clone(o.Job.SliceSeenOn), recorded), o.Record.EverNominated)
 	return nil
 }
 
 // observeClustersOfSlices reads the clusters of the replaced slice, or of the latest one before it that
 // was sent somewhere. It returns those that only a record names.
-func (r *Reconciler) observeClustersOfSlices(ctx context.Context, o *observation) (recorded []string, err error) {
-	slice := o.wl
+func (r *Reconciler) observeClustersOfSlices(ctx context.Context, o *Situation) (recorded []string, err error) {
+	slice := o.Workload
 	for range maxReplacedSlices {
 		old, err := r.replacedSlice(ctx, slice)
 		if err != nil || old == nil {
 			return nil, err
 		}
-		o.sliceSeenOn, recorded = r.clustersOfSlice(old, o.now)
-		if len(o.sliceSeenOn)+len(recorded) > 0 || kueuestate.WasAdmitted(old) && !isEndingWithQuota(old) {
+		o.Job.SliceSeenOn, recorded = r.clustersOfSlice(old, o.Now)
+		if len(o.Job.SliceSeenOn)+len(recorded) > 0 || kueuestate.WasAdmitted(old) && !isEndingWithQuota(old) {
 			return recorded, nil
 		}
 		slice = old
@@ -153,14 +153,14 @@ func appendNew(list, values []string) []string {
 // its own earlier ones. The copy of a slice may have the missing devices, or their quota, and keeps them
 // until the new slice is there. Users can write a record, so a cluster that only a record names gives no
 // devices that are held for others, and the workload waits for its turn.
-func (o *observation) followReplacedSlice(d gate.Decision) gate.Decision {
+func (o *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
 	if d.Reason != gate.ReasonNoRoom && d.Reason != gate.ReasonHeld {
 		return d
 	}
 	var clusters []string
 	for _, v := range d.Verdicts {
-		isHeld := v.Rejection == gate.RejectHeld && !slices.Contains(o.sliceSeenOn, v.Cluster)
-		if v.Rejection.MayHoldCopy() && !isHeld && slices.Contains(o.replacedSliceOn, v.Cluster) {
+		isHeld := v.Rejection == gate.RejectHeld && !slices.Contains(o.Job.SliceSeenOn, v.Cluster)
+		if v.Rejection.MayHoldCopy() && !isHeld && slices.Contains(o.Job.SliceOn, v.Cluster) {
 			clusters = append(clusters, v.Cluster)
 		}
 	}
@@ -168,7 +168,7 @@ func (o *observation) followReplacedSlice(d gate.Decision) gate.Decision {
 		return d
 	}
 	message := "it replaces a slice that was sent to " + clusters[0] + ", where that may take the room: " + d.Message
-	if len(o.record.EverNominated) > 0 {
+	if len(o.Record.EverNominated) > 0 {
 		message = "it or the slice that it replaces was sent to " + clusters[0] + " earlier, where a copy may take the room: " + d.Message
 	}
 	return gate.Decision{State: gate.Ready, Reason: reasonReplacesSlice, Verdicts: d.Verdicts, Order: clusters, Message: gate.Truncate(message)}

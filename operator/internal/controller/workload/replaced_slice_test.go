@@ -183,9 +183,9 @@ func TestSliceFollowsAnEvictedSlice(t *testing.T) {
 
 // The slice that is replaced had its turn. The new one does not wait for others that rank before it.
 func TestSliceDoesNotWaitForItsTurn(t *testing.T) {
-	slice := func(seenOn ...string) *observation {
-		return observationWith(inOrder(noRoom, func(o *observation) {
-			o.preceding, o.replacedSliceOn, o.sliceSeenOn = types.NamespacedName{Namespace: "team-b", Name: "first"}, []string{"cluster2"}, seenOn
+	slice := func(seenOn ...string) *Situation {
+		return observationWith(inOrder(noRoom, func(o *Situation) {
+			o.Room.Preceding, o.Job.SliceOn, o.Job.SliceSeenOn = types.NamespacedName{Namespace: "team-b", Name: "first"}, []string{"cluster2"}, seenOn
 		}))
 	}
 	if d, clusters, _ := slice("cluster2").decide(); d.State != gate.Ready || len(clusters) != 1 || clusters[0] != "cluster2" {
@@ -200,11 +200,11 @@ func TestSliceDoesNotWaitForItsTurn(t *testing.T) {
 // sent there. A user can write a record.
 func TestRecordOfASliceGivesNoHeldDevices(t *testing.T) {
 	held := gate.Decision{State: gate.Pending, Reason: gate.ReasonHeld, Verdicts: []gate.Verdict{{Cluster: "cluster2", Rejection: gate.RejectHeld}}}
-	o := &observation{replacedSliceOn: []string{"cluster2"}}
+	o := &Situation{Job: Job{SliceOn: []string{"cluster2"}}}
 	if d := o.followReplacedSlice(held); d.State != gate.Pending {
 		t.Errorf("%s for %v, want Pending", d.State, d.Order)
 	}
-	o.sliceSeenOn = []string{"cluster2"}
+	o.Job.SliceSeenOn = []string{"cluster2"}
 	if d := o.followReplacedSlice(held); d.State != gate.Ready {
 		t.Errorf("%s, want Ready", d.State)
 	}
@@ -220,7 +220,7 @@ func TestForgedSliceIsNotSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(o.replacedSliceOn) != 1 || len(o.sliceSeenOn) > 0 {
-		t.Errorf("on %v, seen on %v", o.replacedSliceOn, o.sliceSeenOn)
+	if len(o.Job.SliceOn) != 1 || len(o.Job.SliceSeenOn) > 0 {
+		t.Errorf("on %v, seen on %v", o.Job.SliceOn, o.Job.SliceSeenOn)
 	}
 }

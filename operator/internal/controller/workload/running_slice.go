@@ -22,8 +22,8 @@ const maxReplacedSlices = 16
 //
 // The slices in between were resized before Kueue admitted them. If Kueue evicted the admitted slice or
 // one after it, the job was stopped, or has lost its place.
-func (r *Reconciler) observeRunningSlice(ctx context.Context, o *observation) error {
-	slice := o.wl
+func (r *Reconciler) observeRunningSlice(ctx context.Context, o *Situation) error {
+	slice := o.Workload
 	for range maxReplacedSlices {
 		if kueuestate.CountEvictions(slice) > 0 {
 			return nil
@@ -33,7 +33,7 @@ func (r *Reconciler) observeRunningSlice(ctx context.Context, o *observation) er
 			return err
 		}
 		if kueuestate.IsAdmitted(old) {
-			o.runningSlice = old
+			o.Job.RunningSlice = old
 			return nil
 		}
 		slice = old
@@ -47,17 +47,17 @@ func (r *Reconciler) observeRunningSlice(ctx context.Context, o *observation) er
 //
 // The ledger reserves all pods. The entry of the old slice, which ends now, may be the only one that has
 // the running pods.
-func (o *observation) followRunningSlice() (message string, updates []kueue.PodSetUpdate, res *reservation) {
-	message = "it replaces Workload " + o.runningSlice.Name + ", whose job already runs"
-	cluster := kueuestate.SentCluster(o.runningSlice, o.checks, "")
+func (o *Situation) followRunningSlice() (message string, updates []kueue.PodSetUpdate, res *reservation) {
+	message = "it replaces Workload " + o.Job.RunningSlice.Name + ", whose job already runs"
+	cluster := kueuestate.SentCluster(o.Job.RunningSlice, o.Checks.Own, "")
 	if cluster == "" {
 		return message, nil, nil
 	}
-	for _, update := range kueuestate.FindCheck(o.runningSlice, o.checks[0]).PodSetUpdates {
+	for _, update := range kueuestate.FindCheck(o.Job.RunningSlice, o.Checks.Own[0]).PodSetUpdates {
 		updates = append(updates, *update.DeepCopy())
 	}
-	if o.gateKnown {
-		res = &reservation{entries: []ledger.Entry{o.entry(cluster, o.now)}}
+	if o.Gate.Known {
+		res = &reservation{entries: []ledger.Entry{o.entry(cluster, o.Now)}}
 	}
 	return message + " on " + cluster, updates, res
 }
@@ -66,13 +66,13 @@ func (o *observation) followRunningSlice() (message string, updates []kueue.PodS
 // elastic job arrives with status.clusterName set, and MultiKueue waits for every other check
 // before it updates the running copy. Without MultiKueue, the workload replaces a slice that runs, or
 // was admitted before its ClusterQueue got the check.
-func (o *observation) stepFollowKueue() step {
-	s, w := step{}, &checkWrite{names: o.checks, rememberReason: true}
+func (o *Situation) stepFollowKueue() step {
+	s, w := step{}, &checkWrite{names: o.Checks.Own, rememberReason: true}
 	message := "the job ran before its queue had this check"
-	switch cluster := o.wl.Status.ClusterName; {
+	switch cluster := o.Workload.Status.ClusterName; {
 	case cluster != nil:
 		message = "Kueue placed it on " + *cluster + ", where the job already runs"
-	case o.runningSlice != nil:
+	case o.Job.RunningSlice != nil:
 		message, w.podSetUpdates, s.reservation = o.followRunningSlice()
 	}
 	w.decision = gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: message}

@@ -109,7 +109,7 @@ const (
 
 // nominate returns the writes of a nomination: the record, which has to outlive an
 // eviction, then the list of clusters. record nil = the workload has no record.
-func (o *observation) nominate(clusters []string, record *dispatch.Record, reason, message string) []write {
+func (o *Situation) nominate(clusters []string, record *dispatch.Record, reason, message string) []write {
 	var writes []write
 	if record != nil {
 		writes = append(writes, write{record: &recordWrite{record: *record}})

@@ -52,7 +52,7 @@ func TestReservationOfNominations(t *testing.T) {
 			b.create(withRecord(nominated(pendingWorkload(noon.Add(-tc.reserved)), "cluster1"), record))
 			o := b.look()
 			res := o.reserve([]string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
-			if !b.ledger.Commit(o.view, "uid", res.kept, res.entries, nil) {
+			if !b.ledger.Commit(o.Room.View, "uid", res.kept, res.entries, nil) {
 				t.Fatal("the ledger did not change")
 			}
 			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
@@ -113,7 +113,7 @@ func TestExplainShowsTheNextDecision(t *testing.T) {
 				if err := b.explainDecision(t.Context(), o, e); err != nil {
 					t.Fatal(err)
 				}
-				d := o.decision(o.record.Attempt + 1)
+				d := o.decision(o.Record.Attempt + 1)
 				if diff := cmp.Diff(d.Order, e.Decision.Order); diff != "" {
 					t.Errorf("after %d evictions (-decided +explained):\n%s", evictions, diff)
 				}
@@ -239,7 +239,7 @@ func TestReadyCheckRecordsTheChosenCluster(t *testing.T) {
 func (b *bench) decideAs(d gate.Decision) {
 	b.t.Helper()
 	o := b.look()
-	if err := b.apply(b.t.Context(), o, step{writes: o.writeDecision(d, o.record)}); err != nil {
+	if err := b.apply(b.t.Context(), o, step{writes: o.writeDecision(d, o.Record.Record)}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -290,7 +290,7 @@ func TestMessagesOfAnotherKindAreWrittenAtOnce(t *testing.T) {
 		}
 	}
 	o := b.look()
-	if err := b.apply(t.Context(), o, step{writes: o.block(o.checks, "two checks")}); err != nil {
+	if err := b.apply(t.Context(), o, step{writes: o.block(o.Checks.Own, "two checks")}); err != nil {
 		t.Fatal(err)
 	}
 	b.decideAs(noRoom)
@@ -334,10 +334,10 @@ func TestReadyCheckResetsTheRecord(t *testing.T) {
 }
 
 // withTrial adds the check of a TrialPolicy.
-func withTrial(state kueue.CheckState) func(*observation) {
-	return func(o *observation) {
-		o.wl.Status.AdmissionChecks = append(o.wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: state})
-		o.trialChecks = []string{"trial"}
+func withTrial(state kueue.CheckState) func(*Situation) {
+	return func(o *Situation) {
+		o.Workload.Status.AdmissionChecks = append(o.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: state})
+		o.Checks.Trials = []string{"trial"}
 	}
 }
 
@@ -346,18 +346,18 @@ func withTrial(state kueue.CheckState) func(*observation) {
 func TestWorkloadsThatDoNotYield(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		change func(*observation)
+		change func(*Situation)
 		want   bool
 	}{
-		{"no retries", func(*observation) {}, true},
-		{"Kueue counts retries", func(o *observation) { o.wl.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
+		{"no retries", func(*Situation) {}, true},
+		{"Kueue counts retries", func(o *Situation) { o.Workload.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
 		{"its trial lasts", withTrial(kueue.CheckStatePending), false},
 		{"its trial has ended", withTrial(kueue.CheckStateReady), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *observation) {
-				o.gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
-				o.now = noon.Add(time.Hour)
+			o := observationWith(func(o *Situation) {
+				o.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
+				o.Now = noon.Add(time.Hour)
 				tc.change(o)
 			})
 			if got := o.mayYield(); got != tc.want {
@@ -374,7 +374,7 @@ func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
 	b.create(withMultiKueue(pendingWorkload(noon)))
 	b.reconcile()
 	o := b.look()
-	if err := b.apply(t.Context(), o, step{writes: []write{o.writeYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, o.record)}}); err != nil {
+	if err := b.apply(t.Context(), o, step{writes: []write{o.writeYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, o.Record.Record)}}); err != nil {
 		t.Fatal(err)
 	}
 	b.update(loseQuota("Pending"))

@@ -13,8 +13,8 @@ import (
 
 // observeLostQuota reads the checks of a workload without quota, if a decision for quota that it has
 // lost may still stand in one. Otherwise no step depends on them: most workloads of a hub wait for quota.
-func (r *Reconciler) observeLostQuota(ctx context.Context, o *observation) error {
-	if !slices.ContainsFunc(o.wl.Status.AdmissionChecks, isReady) {
+func (r *Reconciler) observeLostQuota(ctx context.Context, o *Situation) error {
+	if !slices.ContainsFunc(o.Workload.Status.AdmissionChecks, isReady) {
 		return nil
 	}
 	if err := r.observeChecks(ctx, o); err != nil {
@@ -29,8 +29,8 @@ func (r *Reconciler) observeLostQuota(ctx context.Context, o *observation) error
 func isReady(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStateReady }
 
 // forgetChecks removes what observeChecks added.
-func (o *observation) forgetChecks() {
-	o.checks, o.trialChecks, o.gateName, o.multiKueue, o.workers.config = nil, nil, "", "", ""
+func (o *Situation) forgetChecks() {
+	o.Checks.Own, o.Checks.Trials, o.Gate.Name, o.Checks.MultiKueue, o.MultiKueue.Config = nil, nil, "", "", ""
 }
 
 // outdatedChecks are the gate's entries that are Ready for quota that the workload has lost without an
@@ -43,29 +43,29 @@ func (o *observation) forgetChecks() {
 // workloads that Kueue pins to a cluster. MultiKueue may have copied a workload as soon as it has quota
 // again, so that its check is not taken back then. Without MultiKueue, an entry is outdated if it is
 // older than the reservation by more than clocks differ.
-func (o *observation) outdatedChecks() []string {
-	if !kueuestate.IsActive(o.wl) || kueuestate.IsFinished(o.wl) || !o.wl.DeletionTimestamp.IsZero() || kueuestate.IsEvicted(o.wl) || kueuestate.IsAdmitted(o.wl) ||
-		o.nominates && o.multiKueue != "" && !kueuestate.IsPinnedByKueue(o.wl) {
+func (o *Situation) outdatedChecks() []string {
+	if !kueuestate.IsActive(o.Workload) || kueuestate.IsFinished(o.Workload) || !o.Workload.DeletionTimestamp.IsZero() || kueuestate.IsEvicted(o.Workload) || kueuestate.IsAdmitted(o.Workload) ||
+		o.MultiKueue.Nominates && o.Checks.MultiKueue != "" && !kueuestate.IsPinnedByKueue(o.Workload) {
 		return nil
 	}
-	hasQuota, reserved, seen := kueuestate.HoldsQuota(o.wl), o.quotaReservedAt(), o.now
-	if o.history.reservedAt.Equal(reserved) {
-		seen = o.history.quotaSeenAt
+	hasQuota, reserved, seen := kueuestate.HoldsQuota(o.Workload), o.quotaReservedAt(), o.Now
+	if o.History.reservedAt.Equal(reserved) {
+		seen = o.History.quotaSeenAt
 	}
 	if seen.Before(reserved) { // Kueue's clock is ahead of this one, which is that of the check
 		reserved = seen
 	}
-	if hasQuota && o.multiKueue != "" {
+	if hasQuota && o.Checks.MultiKueue != "" {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(o.checks), func(name string) bool {
-		check := kueuestate.FindCheck(o.wl, name)
+	return slices.DeleteFunc(slices.Clone(o.Checks.Own), func(name string) bool {
+		check := kueuestate.FindCheck(o.Workload, name)
 		return check.State != kueue.CheckStateReady || hasQuota && reserved.Sub(check.LastTransitionTime.Time) <= timing.MaxClockSkew
 	})
 }
 
 // stepResetChecks sets outdated checks Pending. The gate decides when the workload holds quota.
-func (o *observation) stepResetChecks() step {
+func (o *Situation) stepResetChecks() step {
 	d := gate.Decision{State: gate.Pending, Reason: "QuotaLost", Message: "the last decision was for quota that the workload has lost; the gate decides again when it holds quota"}
 	return step{writes: []write{{
 		check: &checkWrite{names: o.outdatedChecks(), decision: d, rememberReason: true},

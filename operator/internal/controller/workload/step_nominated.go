@@ -16,65 +16,65 @@ import (
 // renominationList is the list of nominations with those restored that another component
 // removed. A cluster that was revoked after it admitted the workload runs the copy, and
 // Kueue can't record that until the cluster is nominated again.
-func (o *observation) renominationList() []string {
-	nominated := o.wl.Status.NominatedClusterNames
-	revoked := o.record.Revoked(nominated, o.history.nominatedSeen)
-	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{MayHoldCopy: revoked, Usable: o.workers.connected}, dispatch.Pace{})
+func (o *Situation) renominationList() []string {
+	nominated := o.Workload.Status.NominatedClusterNames
+	revoked := o.Record.Revoked(nominated, o.History.nominatedSeen)
+	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{MayHoldCopy: revoked, Usable: o.MultiKueue.Connected}, dispatch.Pace{})
 }
 
 // stepRenominate restores the nominations that another component removed.
-func (o *observation) stepRenominate() step {
-	clusters, nominated := o.renominationList(), o.wl.Status.NominatedClusterNames
+func (o *Situation) stepRenominate() step {
+	clusters, nominated := o.renominationList(), o.Workload.Status.NominatedClusterNames
 	message := "another component removed the nomination of " + strings.Join(clusters[len(nominated):], ", ")
-	record := o.record.Widen(clusters, message, o.now)
+	record := o.Record.Widen(clusters, message, o.Now)
 	return step{
 		writes:       o.nominate(clusters, &record, reasonNominatedAgain, message),
-		conflict:     &conflict{evidence: fmt.Sprintf("%s: %s", o.key, message), at: o.now},
+		conflict:     &conflict{evidence: fmt.Sprintf("%s: %s", o.Key, message), at: o.Now},
 		requeueAfter: timing.DefaultWidenAfter,
 	}
 }
 
 // stepWiden looks after a nomination that no cluster has admitted yet. Without a gate the
 // default times apply, and where the workload fits is not known.
-func (o *observation) stepWiden() step {
+func (o *Situation) stepWiden() step {
 	s := step{}
-	if o.gateExists && !o.gateKnown {
+	if o.Gate.Exists && !o.Gate.Known {
 		s.requeueAfter = timing.DefaultWidenAfter
 		return s
 	}
-	nominated := o.wl.Status.NominatedClusterNames
-	if o.phase == PhaseNominated && o.mustWithdraw() {
+	nominated := o.Workload.Status.NominatedClusterNames
+	if phaseOf(o) == PhaseNominated && o.mustWithdraw() {
 		return o.stepWithdraw()
 	}
-	if !o.record.IsCurrent(o.quotaReservedAt()) || len(o.record.Foreign(nominated)) > 0 {
+	if !o.Record.IsCurrent(o.quotaReservedAt()) || len(o.Record.Foreign(nominated)) > 0 {
 		return o.stepAdopt()
 	}
 	if o.isOverdue() {
 		return o.stepRequeue()
 	}
-	stage, after := o.record.Stage(o.pace(), o.now)
+	stage, after := o.Record.Stage(o.pace(), o.Now)
 	s.requeueAfter = after
 	if stage == dispatch.StageWait {
 		return s
 	}
-	isNews := o.history.lateAttempt < o.record.Attempt
-	if len(o.holdingOn) > 0 {
+	isNews := o.History.lateAttempt < o.Record.Attempt
+	if len(o.Room.HoldingOn) > 0 {
 		if isNews {
-			s.lateAttempt, s.event = o.record.Attempt, &notice{warning: true, reason: "AdmissionNotRecorded", message: gate.Truncate(
-				"its pods hold devices on " + strings.Join(o.holdingOn, ", ") + ", but Kueue has not recorded that the cluster admitted it; other clusters are not nominated yet")}
+			s.lateAttempt, s.event = o.Record.Attempt, &notice{warning: true, reason: "AdmissionNotRecorded", message: gate.Truncate(
+				"its pods hold devices on " + strings.Join(o.Room.HoldingOn, ", ") + ", but Kueue has not recorded that the cluster admitted it; other clusters are not nominated yet")}
 		}
 		return s
 	}
 	if isNews {
-		s.lateAttempt, s.mispredicted = o.record.Attempt, o.gateKnown
+		s.lateAttempt, s.mispredicted = o.Record.Attempt, o.Gate.Known
 	}
-	d := o.decision(o.record.Attempt)
-	widened := o.record.WidenedList(stage, nominated, o.wideningClusters(d), o.pace())
+	d := o.decision(o.Record.Attempt)
+	widened := o.Record.WidenedList(stage, nominated, o.wideningClusters(d), o.pace())
 	if o.decides() {
 		s.reservation = o.reserve(widened, d)
 	}
 	message := fmt.Sprintf("%s has not admitted it within %s; check that the worker has the queue and quota",
-		strings.Join(nominated, ", "), o.now.Sub(o.record.NominatedAt).Round(time.Second))
+		strings.Join(nominated, ", "), o.Now.Sub(o.Record.NominatedAt).Round(time.Second))
 	if len(widened) == len(nominated) {
 		if isNews {
 			s.event = &notice{warning: true, reason: "NotAdmitted", message: gate.Truncate(message + "; no other cluster is known to have room")}
@@ -82,7 +82,7 @@ func (o *observation) stepWiden() step {
 		return s
 	}
 	message += "; now also " + strings.Join(widened[len(nominated):], ", ")
-	record := o.record.Widen(widened, message, o.now)
+	record := o.Record.Widen(widened, message, o.Now)
 	s.writes = o.nominate(widened, &record, string(stage), message)
 	return s
 }
@@ -91,22 +91,22 @@ func (o *observation) stepWiden() step {
 // nominated, too, unless the workload's pods hold devices on a nominated one: MultiKueue starts the
 // job before it writes on the hub which cluster admitted the workload. The last stage does not
 // wait for that.
-func (o *observation) isWideningDue() bool {
-	stage, _ := o.record.Stage(o.pace(), o.now)
-	return o.phase == PhaseNominated && (stage == dispatch.StageWiden || stage == dispatch.StageHeal)
+func (o *Situation) isWideningDue() bool {
+	stage, _ := o.Record.Stage(o.pace(), o.Now)
+	return phaseOf(o) == PhaseNominated && (stage == dispatch.StageWiden || stage == dispatch.StageHeal)
 }
 
-func (o *observation) pace() dispatch.Pace {
-	return dispatch.Pace{Widen: o.gate.Spec.Widen, Lag: o.lag}
+func (o *Situation) pace() dispatch.Pace {
+	return dispatch.Pace{Widen: o.Gate.Spec.Widen, Lag: o.MultiKueue.Lag}
 }
 
 // wideningClusters are the clusters for further nominations under a decision. If the gate can't
 // decide, nothing is known of the room of any cluster. A stuck eviction needs some cluster, and
 // the quota that it releases must not depend on room.
-func (o *observation) wideningClusters(d gate.Decision) dispatch.Clusters {
+func (o *Situation) wideningClusters(d gate.Decision) dispatch.Clusters {
 	clusters := dispatch.Clusters{WithRoom: d.Order, Usable: o.nominableClusters()}
-	if !o.decides() || o.phase == PhaseEvictionStuck {
-		clusters.Unknown, clusters.MayHoldCopy = slices.Clone(o.workers.connected), slices.Clone(o.workers.connected)
+	if !o.decides() || phaseOf(o) == PhaseEvictionStuck {
+		clusters.Unknown, clusters.MayHoldCopy = slices.Clone(o.MultiKueue.Connected), slices.Clone(o.MultiKueue.Connected)
 	}
 	for _, v := range d.Verdicts {
 		if v.Rejection.MayHoldCopy() {
@@ -122,38 +122,38 @@ func (o *observation) wideningClusters(d gate.Decision) dispatch.Clusters {
 // nominableClusters are the connected clusters without those that are about to leave the
 // MultiKueueConfig, where a copy would stay for ever, and without the one that the workload left for a
 // waiting one. A repair may need even that.
-func (o *observation) nominableClusters() []string {
-	clusters := slices.DeleteFunc(slices.Clone(o.workers.connected), o.isLeaving)
-	if others := o.withoutLeft(clusters); len(others) > 0 || o.phase != PhaseEvictionStuck {
+func (o *Situation) nominableClusters() []string {
+	clusters := slices.DeleteFunc(slices.Clone(o.MultiKueue.Connected), o.isLeaving)
+	if others := o.withoutLeft(clusters); len(others) > 0 || phaseOf(o) != PhaseEvictionStuck {
 		return others
 	}
 	return clusters
 }
 
 // withoutLeft returns the clusters without the one that the workload left for a waiting one.
-func (o *observation) withoutLeft(clusters []string) []string {
-	left, _ := o.record.LeftCluster(o.now)
+func (o *Situation) withoutLeft(clusters []string) []string {
+	left, _ := o.Record.LeftCluster(o.Now)
 	return slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return c == left })
 }
 
 // isLeaving reports whether a cluster is about to leave the MultiKueueConfig. A cluster that the
 // workload is nominated to does not leave.
-func (o *observation) isLeaving(cluster string) bool {
-	return !slices.Contains(o.wl.Status.NominatedClusterNames, cluster) &&
-		slices.ContainsFunc(o.gate.Clusters, func(c registry.Cluster) bool { return c.Name == cluster && c.Leaving })
+func (o *Situation) isLeaving(cluster string) bool {
+	return !slices.Contains(o.Workload.Status.NominatedClusterNames, cluster) &&
+		slices.ContainsFunc(o.Gate.Clusters, func(c registry.Cluster) bool { return c.Name == cluster && c.Leaving })
 }
 
 // isOverdue reports whether the nomination lasted for notAdmittedAfterSeconds.
-func (o *observation) isOverdue() bool {
-	limit := timing.Seconds(o.gate.Spec.NotAdmittedAfterSeconds, timing.DefaultNotAdmittedAfter)
-	return o.phase == PhaseNominated && o.gateKnown && o.record.IsOverdue(o.pace(), limit, o.now)
+func (o *Situation) isOverdue() bool {
+	limit := timing.Seconds(o.Gate.Spec.NotAdmittedAfterSeconds, timing.DefaultNotAdmittedAfter)
+	return phaseOf(o) == PhaseNominated && o.Gate.Known && o.Record.IsOverdue(o.pace(), limit, o.Now)
 }
 
 // stepRequeue returns a workload that no cluster admits to its queue. Kueue removes its copies,
 // and the gate decides again with what the metrics show then.
-func (o *observation) stepRequeue() step {
+func (o *Situation) stepRequeue() step {
 	message := fmt.Sprintf("%s has not admitted it within %s; it returns to its queue",
-		strings.Join(o.wl.Status.NominatedClusterNames, ", "), o.now.Sub(o.record.NominatedAt).Round(time.Second))
+		strings.Join(o.Workload.Status.NominatedClusterNames, ", "), o.Now.Sub(o.Record.NominatedAt).Round(time.Second))
 	return step{requeued: true, writes: o.requeue("NotAdmitted", message)}
 }
 
@@ -162,48 +162,48 @@ func (o *observation) stepRequeue() step {
 //  1. A repair nominates clusters whether they have room or not. The eviction then completes.
 //  2. A queue that is stopped takes the quota of the workloads that no cluster has admitted yet.
 //     Their checks and nominations stay.
-func (o *observation) mustWithdraw() bool {
-	nominated := o.wl.Status.NominatedClusterNames
-	if o.record.IsOutlived(nominated, o.quotaReservedAt()) {
+func (o *Situation) mustWithdraw() bool {
+	nominated := o.Workload.Status.NominatedClusterNames
+	if o.Record.IsOutlived(nominated, o.quotaReservedAt()) {
 		return true
 	}
-	if !o.isOfLostQuota() || len(o.record.Foreign(nominated)) > 0 {
+	if !o.isOfLostQuota() || len(o.Record.Foreign(nominated)) > 0 {
 		return false
 	}
-	order := o.decision(o.record.Attempt + 1).Order
+	order := o.decision(o.Record.Attempt + 1).Order
 	return slices.ContainsFunc(nominated, func(c string) bool { return !slices.Contains(order, c) })
 }
 
 // isOfLostQuota reports whether check and nomination are of quota that the workload has lost without
 // an eviction, which would have reset both.
-func (o *observation) isOfLostQuota() bool {
-	return !o.record.IsCurrent(o.quotaReservedAt()) && o.check().LastTransitionTime.Time.Before(o.quotaReservedAt())
+func (o *Situation) isOfLostQuota() bool {
+	return !o.Record.IsCurrent(o.quotaReservedAt()) && o.check().LastTransitionTime.Time.Before(o.quotaReservedAt())
 }
 
 // stepWithdraw returns a workload to its queue. The eviction resets checks and nominations, and the
 // gate decides.
-func (o *observation) stepWithdraw() step {
+func (o *Situation) stepWithdraw() step {
 	reason, cause := "QuotaLost", "for quota that it has lost"
-	if o.record.Repair {
+	if o.Record.Repair {
 		reason, cause = "EvictionRepaired", "for an eviction that is complete"
 	}
-	message := fmt.Sprintf("the nomination of %s was %s; it returns to its queue", strings.Join(o.wl.Status.NominatedClusterNames, ", "), cause)
+	message := fmt.Sprintf("the nomination of %s was %s; it returns to its queue", strings.Join(o.Workload.Status.NominatedClusterNames, ", "), cause)
 	return step{writes: o.requeue(reason, message)}
 }
 
 // requeue deactivates the workload for a moment, so that Kueue evicts it.
-func (o *observation) requeue(reason, message string) []write {
+func (o *Situation) requeue(reason, message string) []write {
 	inactive := false
 	return []write{{
-		record: &recordWrite{record: o.record.Requeued(reason, o.now), active: &inactive},
+		record: &recordWrite{record: o.Record.Requeued(reason, o.Now), active: &inactive},
 		event:  &notice{warning: true, reason: "Requeued", message: gate.Truncate(message)},
 	}}
 }
 
 // stepAdopt records nominations that the present attempt did not make, but another component.
-func (o *observation) stepAdopt() step {
-	nominated := o.wl.Status.NominatedClusterNames
-	record := o.record.Adopt(nominated, o.quotaReservedAt(), o.now)
+func (o *Situation) stepAdopt() step {
+	nominated := o.Workload.Status.NominatedClusterNames
+	record := o.Record.Adopt(nominated, o.quotaReservedAt(), o.Now)
 	s := step{writes: []write{{record: &recordWrite{record: record}}}, requeueAfter: o.widenAfter()}
 	if o.decides() {
 		s.reservation = o.reserve(nominated, o.decision(record.Attempt))
@@ -213,9 +213,9 @@ func (o *observation) stepAdopt() step {
 
 // stepNominateAll serves a MultiKueue workload without a check of ours as Kueue's default
 // dispatcher would: it nominates every connected cluster of the configuration.
-func (o *observation) stepNominateAll() step {
-	nominated := o.wl.Status.NominatedClusterNames
-	if !kueuestate.AcceptsCheckUpdate(o.wl) || !kueuestate.WantsNomination(o.wl, o.multiKueue) || !kueuestate.OtherChecksReady(o.wl, o.multiKueue) {
+func (o *Situation) stepNominateAll() step {
+	nominated := o.Workload.Status.NominatedClusterNames
+	if !kueuestate.AcceptsCheckUpdate(o.Workload) || !kueuestate.WantsNomination(o.Workload, o.Checks.MultiKueue) || !kueuestate.OtherChecksReady(o.Workload, o.Checks.MultiKueue) {
 		return step{}
 	}
 	clusters := o.everyCluster()
@@ -226,8 +226,8 @@ func (o *observation) stepNominateAll() step {
 }
 
 // stepAwaitEviction looks again when Kueue should have completed the eviction.
-func (o *observation) stepAwaitEviction() step {
-	_, remaining := kueuestate.IsEvictionStuck(o.wl, o.multiKueue, o.evictionLag, o.now)
+func (o *Situation) stepAwaitEviction() step {
+	_, remaining := kueuestate.IsEvictionStuck(o.Workload, o.Checks.MultiKueue, o.MultiKueue.EvictionLag, o.Now)
 	return step{requeueAfter: remaining}
 }
 
@@ -237,26 +237,26 @@ func (o *observation) stepAwaitEviction() step {
 //  3. MultiKueue creates a copy only after every other check is Ready and a cluster is nominated.
 //  4. The gate sets its check Ready, and those for trials, which try no evicted job. Then it
 //     nominates.
-func (o *observation) stepRepairEviction() step {
+func (o *Situation) stepRepairEviction() step {
 	s := step{requeueAfter: timing.EvictionGrace}
-	ours := slices.Concat(o.checks, o.trialChecks)
-	if len(o.workers.connected) == 0 || !kueuestate.OtherChecksReady(o.wl, append(slices.Clone(ours), o.multiKueue)...) {
+	ours := slices.Concat(o.Checks.Own, o.Checks.Trials)
+	if len(o.MultiKueue.Connected) == 0 || !kueuestate.OtherChecksReady(o.Workload, append(slices.Clone(ours), o.Checks.MultiKueue)...) {
 		return s
 	}
 	const message = "the remote copy is gone and the eviction can't complete without a nomination"
-	if !kueuestate.OtherChecksReady(o.wl, o.multiKueue) {
+	if !kueuestate.OtherChecksReady(o.Workload, o.Checks.MultiKueue) {
 		s.writes = []write{{check: &checkWrite{names: ours, decision: gate.Decision{State: gate.Ready, Reason: reasonEvictionRepair, Message: message}}}}
 		return s
 	}
-	if len(o.wl.Status.NominatedClusterNames) > 0 {
+	if len(o.Workload.Status.NominatedClusterNames) > 0 {
 		return o.stepWiden()
 	}
-	d := o.decision(o.record.Attempt + 1)
+	d := o.decision(o.Record.Attempt + 1)
 	clusters := o.repairList(d.Order)
 	if o.decides() {
 		s.reservation = o.reserve(clusters, d)
 	}
-	record := o.record.BeginRepair(clusters, o.quotaReservedAt(), message, o.now)
+	record := o.Record.BeginRepair(clusters, o.quotaReservedAt(), message, o.Now)
 	s.writes = o.nominate(clusters, &record, reasonEvictionRepair, message)
 	return s
 }
@@ -265,11 +265,11 @@ func (o *observation) stepRepairEviction() step {
 // does not matter, because the quota must not depend on it: every cluster that was ever
 // nominated, or else every connected one. stepWithdraw ends the nomination, but MultiKueue may create a
 // copy before: the cluster that the workload left for a waiting one comes last.
-func (o *observation) repairList(withRoom []string) []string {
+func (o *Situation) repairList(withRoom []string) []string {
 	if len(withRoom) > 0 {
 		return withRoom[:1]
 	}
-	known := slices.DeleteFunc(o.withoutLeft(o.record.EverNominated), func(c string) bool { return !o.workers.isConnected(c) })
+	known := slices.DeleteFunc(o.withoutLeft(o.Record.EverNominated), func(c string) bool { return !o.MultiKueue.isConnected(c) })
 	if len(known) > 0 {
 		return known
 	}
@@ -280,7 +280,7 @@ func (o *observation) repairList(withRoom []string) []string {
 }
 
 // everyCluster are the nominated clusters and all connected ones, whether they have room or not.
-func (o *observation) everyCluster() []string {
-	return dispatch.Record{}.WidenedList(dispatch.StageAll, o.wl.Status.NominatedClusterNames,
-		dispatch.Clusters{Unknown: o.workers.connected, Usable: o.workers.connected}, dispatch.Pace{})
+func (o *Situation) everyCluster() []string {
+	return dispatch.Record{}.WidenedList(dispatch.StageAll, o.Workload.Status.NominatedClusterNames,
+		dispatch.Clusters{Unknown: o.MultiKueue.Connected, Usable: o.MultiKueue.Connected}, dispatch.Pace{})
 }

@@ -164,7 +164,7 @@ func TestAttemptIsMispredictedOnce(t *testing.T) {
 		{"next attempt", 2, 1, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o.record.Attempt, o.history.lateAttempt = tc.attempt, tc.counted
+			o.Record.Attempt, o.History.lateAttempt = tc.attempt, tc.counted
 			if s := next(o); s.mispredicted != tc.want || (s.lateAttempt == tc.attempt) != tc.want {
 				t.Errorf("mispredicted %t, late attempt %d", s.mispredicted, s.lateAttempt)
 			}
@@ -462,24 +462,24 @@ func TestPodsThatDoNotBecomeReadyAreReported(t *testing.T) {
 // In its last stage a nomination is widened to clusters whose room is not known. A full cluster is
 // nominated only if that completes a stuck eviction.
 func TestWideningToClustersOfUnknownRoom(t *testing.T) {
-	later := func(o *observation) {
-		o.now = noon.Add(3 * time.Minute)
-		for i := range o.candidates {
-			o.candidates[i].SampledAt = o.now
+	later := func(o *Situation) {
+		o.Now = noon.Add(3 * time.Minute)
+		for i := range o.Room.Candidates {
+			o.Room.Candidates[i].SampledAt = o.Now
 		}
 	}
 	late := inOrder(sentTo(noon, "cluster1"), later)
 	for _, tc := range []struct {
 		name   string
-		change func(*observation)
+		change func(*Situation)
 		want   []string // nil = not widened
 	}{
 		{"full", late, nil},
-		{"no samples", inOrder(late, func(o *observation) { o.candidates[1].SampledAt = time.Time{} }), []string{"cluster1", "cluster2"}},
-		{"no samples, and not connected", inOrder(late, func(o *observation) {
-			o.candidates[1].SampledAt, o.workers.connected = time.Time{}, []string{"cluster1"}
+		{"no samples", inOrder(late, func(o *Situation) { o.Room.Candidates[1].SampledAt = time.Time{} }), []string{"cluster1", "cluster2"}},
+		{"no samples, and not connected", inOrder(late, func(o *Situation) {
+			o.Room.Candidates[1].SampledAt, o.MultiKueue.Connected = time.Time{}, []string{"cluster1"}
 		}), nil},
-		{"the gate can't decide", inOrder(late, func(o *observation) { o.gate.Problem = "no Placement" }), []string{"cluster1", "cluster2"}},
+		{"the gate can't decide", inOrder(late, func(o *Situation) { o.Gate.Problem = "no Placement" }), []string{"cluster1", "cluster2"}},
 		{"full, and an eviction is stuck", inOrder(sentTo(noon, "cluster1"), evictedFor(stuckAfter), later), []string{"cluster1", "cluster2"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -500,8 +500,8 @@ func TestWideningToClustersOfUnknownRoom(t *testing.T) {
 // not complete the eviction.
 func TestRepairWaitsForOtherChecks(t *testing.T) {
 	for _, state := range []kueue.CheckState{kueue.CheckStatePending, kueue.CheckStateReady} {
-		s := next(observationWith(inOrder(evictedFor(stuckAfter), func(o *observation) {
-			o.wl.Status.AdmissionChecks = append(o.wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: state})
+		s := next(observationWith(inOrder(evictedFor(stuckAfter), func(o *Situation) {
+			o.Workload.Status.AdmissionChecks = append(o.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: state})
 		})))
 		if isRepaired := len(s.writes) > 0; isRepaired != (state == kueue.CheckStateReady) || s.requeueAfter == 0 {
 			t.Errorf("the other check is %s: repaired %t, next look in %s", state, isRepaired, s.requeueAfter)

@@ -114,59 +114,59 @@ func (c chance) workload(wl *kueue.Workload) {
 }
 
 // observe returns a random observation that rests on a ledger.
-func (c chance) observe(l *ledger.Ledger) *observation {
-	return observationWith(func(o *observation) {
-		o.ledgerTTL, o.now = l.TTL, noon.Add(time.Duration(c.IntN(1200))*time.Second)
-		c.workload(o.wl)
+func (c chance) observe(l *ledger.Ledger) *Situation {
+	return observationWith(func(o *Situation) {
+		o.Room.LedgerTTL, o.Now = l.TTL, noon.Add(time.Duration(c.IntN(1200))*time.Second)
+		c.workload(o.Workload)
 		if c.oneIn(50) {
-			o.wl = nil
+			o.Workload = nil
 			return
 		}
 		if c.oneIn(20) {
 			staleCache(o)
-			o.history.lastWrite.at = o.now
+			o.History.lastWrite.at = o.Now
 		}
-		o.nominates = !c.oneIn(4)
-		o.component = component{cluster: []string{"", "", "", "cluster1"}[c.IntN(4)]}
+		o.MultiKueue.Nominates = !c.oneIn(4)
+		o.Job.Cluster = []string{"", "", "", "cluster1"}[c.IntN(4)]
 		if c.oneIn(4) {
-			o.component.unplaced = []*kueue.Workload{replica(2)}
+			o.Job.Unplaced = []*kueue.Workload{replica(2)}
 		}
 		if c.oneIn(2) {
-			o.component.primary = c.primary()
+			o.Job.Primary = c.primary()
 		}
-		o.hasTurn, o.othersPending = c.oneIn(2), c.oneIn(2)
+		o.Room.HasTurn, o.Room.OthersPending = c.oneIn(2), c.oneIn(2)
 		if c.oneIn(4) {
-			o.preceding = types.NamespacedName{Namespace: "team-b", Name: "first"}
+			o.Room.Preceding = types.NamespacedName{Namespace: "team-b", Name: "first"}
 		}
 		if c.oneIn(8) {
-			o.replacedSliceOn = c.clusters()
-			o.runningSlice = readyFor(pendingWorkload(noon), "cluster2", noon)
+			o.Job.SliceOn = c.clusters()
+			o.Job.RunningSlice = readyFor(pendingWorkload(noon), "cluster2", noon)
 		}
-		o.workers.connected, o.workers.disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
-		c.history(&o.history)
+		o.MultiKueue.Connected, o.MultiKueue.Disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
+		c.history(&o.History)
 		c.gate(o)
-		hasQuota := kueuestate.HoldsQuota(o.wl)
+		hasQuota := kueuestate.HoldsQuota(o.Workload)
 		if !hasQuota { // see Reconciler.observe
-			o.gateKnown, o.gateExists, o.component = false, false, component{}
+			o.Gate.Known, o.Gate.Exists, o.Job.Cluster, o.Job.Unplaced, o.Job.Primary = false, false, "", nil, nil
 		}
-		o.checks = nil
+		o.Checks.Own = nil
 		for _, name := range []string{"plimsoll", "second"} {
-			if kueuestate.FindCheck(o.wl, name) != nil {
-				o.checks = append(o.checks, name)
+			if kueuestate.FindCheck(o.Workload, name) != nil {
+				o.Checks.Own = append(o.Checks.Own, name)
 			}
 		}
-		if kueuestate.FindCheck(o.wl, "multikueue") == nil {
-			o.multiKueue, o.component, o.replacedSliceOn = "", component{}, nil
+		if kueuestate.FindCheck(o.Workload, "multikueue") == nil {
+			o.Checks.MultiKueue, o.Job = "", Job{RunningSlice: o.Job.RunningSlice}
 		} else {
-			o.runningSlice = nil
+			o.Job.RunningSlice = nil
 		}
-		if len(o.checks) == 0 {
-			o.gateName, o.gateKnown, o.gateExists, o.gate.Problem = "", false, false, ""
+		if len(o.Checks.Own) == 0 {
+			o.Gate.Name, o.Gate.Known, o.Gate.Exists, o.Gate.Problem = "", false, false, ""
 		}
 		if !hasQuota && len(o.outdatedChecks()) == 0 {
 			o.forgetChecks()
 		}
-		o.view = l.View()
+		o.Room.View = l.View()
 	})
 }
 
@@ -198,92 +198,92 @@ func (c chance) history(h *history) {
 	}
 }
 
-func (c chance) gate(o *observation) {
+func (c chance) gate(o *Situation) {
 	if c.oneIn(10) {
-		o.gateKnown, o.gateExists = false, c.oneIn(2)
+		o.Gate.Known, o.Gate.Exists = false, c.oneIn(2)
 	}
 	if c.oneIn(10) {
-		o.gate.Problem = "no Placement"
+		o.Gate.Problem = "no Placement"
 	}
 	after := int32(60)
 	if c.oneIn(4) {
-		o.gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after
+		o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after
 	}
 	if c.oneIn(4) {
-		o.gate.Spec.WhenUnplaceable.Mode, o.gate.Spec.WhenUnplaceable.YieldAfterSeconds = v1alpha1.UnplaceableYield, after
+		o.Gate.Spec.WhenUnplaceable.Mode, o.Gate.Spec.WhenUnplaceable.YieldAfterSeconds = v1alpha1.UnplaceableYield, after
 	}
 	one := int32(1)
 	if c.oneIn(2) {
-		o.gate.Spec.Widen.By = &one
+		o.Gate.Spec.Widen.By = &one
 	}
-	o.candidates = nil
+	o.Room.Candidates = nil
 	for _, name := range c.clusters() {
-		candidate := gate.Candidate{Name: name, SampledAt: o.now.Add(-time.Duration(c.IntN(240)) * time.Second),
+		candidate := gate.Candidate{Name: name, SampledAt: o.Now.Add(-time.Duration(c.IntN(240)) * time.Second),
 			Shapes: []gate.ShapeMetrics{{Fit: gate.Known(float64(c.IntN(3))), EmptyFit: gate.Known(4), Quota: gate.Known(float64(c.IntN(5)))}}}
-		if !o.workers.isConnected(name) {
+		if !o.MultiKueue.isConnected(name) {
 			candidate.Unusable = "is not connected by Kueue"
 		}
-		o.candidates = append(o.candidates, candidate)
+		o.Room.Candidates = append(o.Room.Candidates, candidate)
 	}
 }
 
 // carryOut changes the observation as the step's writes change the hub, and as the controller
 // remembers them.
-func carryOut(o *observation, s step, l *ledger.Ledger) error {
-	if s.reservation != nil && !l.Commit(o.view, string(o.wl.UID), s.reservation.kept, s.reservation.entries, s.reservation.hold) {
+func carryOut(o *Situation, s step, l *ledger.Ledger) error {
+	if s.reservation != nil && !l.Commit(o.Room.View, string(o.Workload.UID), s.reservation.kept, s.reservation.entries, s.reservation.hold) {
 		return fmt.Errorf("the ledger changed")
 	}
 	if s.lateAttempt > 0 {
-		o.history.lateAttempt = s.lateAttempt
+		o.History.lateAttempt = s.lateAttempt
 	}
 	if s.podsLate != nil {
-		o.history.podsLate = s.podsLate
+		o.History.podsLate = s.podsLate
 	}
 	for _, w := range s.writes {
 		switch {
 		case w.record != nil:
-			annotations := maps.Clone(o.wl.Annotations)
+			annotations := maps.Clone(o.Workload.Annotations)
 			annotations[v1alpha1.DispatchAnnotation] = w.record.record.Encode()
-			o.wl.Annotations = annotations
+			o.Workload.Annotations = annotations
 			if w.record.active != nil {
-				o.wl.Spec.Active = w.record.active
+				o.Workload.Spec.Active = w.record.active
 			}
 			if w.record.reason != "" {
-				o.history.lastReason = w.record.reason
+				o.History.lastReason = w.record.reason
 			}
 		case w.nomination != nil:
-			o.wl.Status.NominatedClusterNames = w.nomination.clusters
+			o.Workload.Status.NominatedClusterNames = w.nomination.clusters
 		default:
 			for _, name := range w.check.names {
-				entry := kueuestate.FindCheck(o.wl, name)
+				entry := kueuestate.FindCheck(o.Workload, name)
 				if string(entry.State) != string(w.check.decision.State) {
-					entry.LastTransitionTime = metav1.NewTime(o.now)
+					entry.LastTransitionTime = metav1.NewTime(o.Now)
 				}
 				entry.State, entry.Message = kueue.CheckState(w.check.decision.State), w.check.decision.Message
 				entry.PodSetUpdates = w.check.podSetUpdates
 			}
 			if w.check.rememberReason {
-				o.history.lastReason = w.check.decision.Reason
+				o.History.lastReason = w.check.decision.Reason
 			}
 			if w.check.messageKind != "" {
-				o.history.lastMessage.kind, o.history.lastMessage.at = w.check.messageKind, o.now
+				o.History.lastMessage.kind, o.History.lastMessage.at = w.check.messageKind, o.Now
 			}
 		}
 	}
 	o.readRecord()
-	if len(o.checks) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() && kueuestate.AcceptsCheckUpdate(o.wl) {
-		o.history = o.history.withNominations(o.wl.Status.NominatedClusterNames)
+	if len(o.Checks.Own) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() && kueuestate.AcceptsCheckUpdate(o.Workload) {
+		o.History = o.History.withNominations(o.Workload.Status.NominatedClusterNames)
 	}
-	o.view, o.phase = l.View(), phaseOf(o)
+	o.Room.View = l.View()
 	return nil
 }
 
 // forbidden returns what a step does that Kueue's state, or another owner, forbids.
-func forbidden(o *observation, s step) error {
+func forbidden(o *Situation, s step) error {
 	switch {
-	case len(s.writes) > 0 && (o.wl == nil || o.phase == PhaseCacheStale || kueuestate.IsFinished(o.wl) || !o.wl.DeletionTimestamp.IsZero()):
+	case len(s.writes) > 0 && (o.Workload == nil || phaseOf(o) == PhaseCacheStale || kueuestate.IsFinished(o.Workload) || !o.Workload.DeletionTimestamp.IsZero()):
 		return fmt.Errorf("writes to an object that is gone, finished or not up to date")
-	case s.wait != nil && (o.wl == nil || !kueuestate.AcceptsCheckUpdate(o.wl) || len(o.checks) == 0):
+	case s.wait != nil && (o.Workload == nil || !kueuestate.AcceptsCheckUpdate(o.Workload) || len(o.Checks.Own) == 0):
 		return fmt.Errorf("waits for a gate that may not decide")
 	case s.requeueAfter < 0:
 		return fmt.Errorf("looks again after %s", s.requeueAfter)
@@ -301,7 +301,7 @@ func forbidden(o *observation, s step) error {
 			}
 		default:
 			err = forbiddenNomination(o, w.nomination, isReady)
-			if err == nil && !hasRecord && o.phase != PhaseUngated {
+			if err == nil && !hasRecord && phaseOf(o) != PhaseUngated {
 				err = fmt.Errorf("nominates without a record")
 			}
 		}
@@ -312,49 +312,49 @@ func forbidden(o *observation, s step) error {
 	return forbiddenHold(o, s)
 }
 
-func forbiddenRecord(o *observation, w *recordWrite) error {
+func forbiddenRecord(o *Situation, w *recordWrite) error {
 	switch {
-	case o.phase == PhaseReturning && (w.active == nil || *w.active) && w.record.SleepsUntil.IsZero():
+	case phaseOf(o) == PhaseReturning && (w.active == nil || *w.active) && w.record.SleepsUntil.IsZero():
 		return nil
-	case w.active != nil && !*w.active && o.component.cluster != "":
-		return fmt.Errorf("deactivates a component, so that MultiKueue deletes those that run on %s", o.component.cluster)
+	case w.active != nil && !*w.active && o.Job.Cluster != "":
+		return fmt.Errorf("deactivates a component, so that MultiKueue deletes those that run on %s", o.Job.Cluster)
 	case w.active != nil && (*w.active || w.record.SleepsUntil.IsZero()):
 		return fmt.Errorf("sets spec.active to %t and activates at %s", *w.active, w.record.SleepsUntil)
-	case o.phase != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.wl), len(o.checks) == 0 && o.phase != PhaseEvictionStuck:
+	case phaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload), len(o.Checks.Own) == 0 && phaseOf(o) != PhaseEvictionStuck:
 		return fmt.Errorf("writes the record of a workload that is not the gate's")
 	}
 	return nil
 }
 
-func forbiddenCheck(o *observation, w *checkWrite) error {
-	isReset := o.phase == PhaseQuotaLost && w.decision.State == gate.Pending && !kueuestate.IsEvicted(o.wl) && kueuestate.IsActive(o.wl) && !kueuestate.IsAdmitted(o.wl)
-	if len(w.names) == 0 || o.phase != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.wl) && !isReset {
+func forbiddenCheck(o *Situation, w *checkWrite) error {
+	isReset := phaseOf(o) == PhaseQuotaLost && w.decision.State == gate.Pending && !kueuestate.IsEvicted(o.Workload) && kueuestate.IsActive(o.Workload) && !kueuestate.IsAdmitted(o.Workload)
+	if len(w.names) == 0 || phaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload) && !isReset {
 		return fmt.Errorf("writes checks %v", w.names)
 	}
 	for _, name := range w.names {
-		entry := kueuestate.FindCheck(o.wl, name)
-		if entry == nil || !slices.Contains(o.checks, name) || o.phase != PhaseEvictionStuck && entry.State != kueue.CheckStatePending && entry.State != kueue.CheckStateReady {
+		entry := kueuestate.FindCheck(o.Workload, name)
+		if entry == nil || !slices.Contains(o.Checks.Own, name) || phaseOf(o) != PhaseEvictionStuck && entry.State != kueue.CheckStatePending && entry.State != kueue.CheckStateReady {
 			return fmt.Errorf("writes check %s: %+v", name, entry)
 		}
 	}
-	if w.decision.State == gate.Rejected && o.component.cluster != "" {
-		return fmt.Errorf("rejects a component, so that MultiKueue deletes those that run on %s", o.component.cluster)
+	if w.decision.State == gate.Rejected && o.Job.Cluster != "" {
+		return fmt.Errorf("rejects a component, so that MultiKueue deletes those that run on %s", o.Job.Cluster)
 	}
-	if w.decision.State == gate.Rejected && o.gate.Spec.WhenUnplaceable.GiveUpAfterSeconds == nil || w.decision.State == gate.Retry {
+	if w.decision.State == gate.Rejected && o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds == nil || w.decision.State == gate.Retry {
 		return fmt.Errorf("writes state %s", w.decision.State)
 	}
-	if len(w.podSetUpdates) > 0 && (w.decision.State != gate.Ready || o.multiKueue != "" && o.nominates) {
+	if len(w.podSetUpdates) > 0 && (w.decision.State != gate.Ready || o.Checks.MultiKueue != "" && o.MultiKueue.Nominates) {
 		return fmt.Errorf("writes updates of pods")
 	}
 	return nil
 }
 
-func forbiddenNomination(o *observation, w *nominationWrite, isReady map[string]bool) error {
-	before := o.wl.Status.NominatedClusterNames
+func forbiddenNomination(o *Situation, w *nominationWrite, isReady map[string]bool) error {
+	before := o.Workload.Status.NominatedClusterNames
 	switch {
-	case !o.nominates || !kueuestate.WantsNomination(o.wl, o.multiKueue) || kueuestate.IsPinnedByKueue(o.wl):
+	case !o.MultiKueue.Nominates || !kueuestate.WantsNomination(o.Workload, o.Checks.MultiKueue) || kueuestate.IsPinnedByKueue(o.Workload):
 		return fmt.Errorf("nominates although another component does")
-	case o.phase != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.wl):
+	case phaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload):
 		return fmt.Errorf("nominates without quota")
 	case len(w.clusters) == 0 || len(w.clusters) > dispatch.MaxNominated || len(slices.Compact(slices.Sorted(slices.Values(w.clusters)))) != len(w.clusters):
 		return fmt.Errorf("nominates %v", w.clusters)
@@ -365,12 +365,12 @@ func forbiddenNomination(o *observation, w *nominationWrite, isReady map[string]
 		}
 	}
 	for _, c := range w.clusters {
-		if !slices.Contains(before, c) && !o.workers.isConnected(c) {
+		if !slices.Contains(before, c) && !o.MultiKueue.isConnected(c) {
 			return fmt.Errorf("nominates %s, which Kueue is not connected to", c)
 		}
 	}
-	for _, check := range o.wl.Status.AdmissionChecks {
-		if name := string(check.Name); name != o.multiKueue && check.State != kueue.CheckStateReady && !isReady[name] {
+	for _, check := range o.Workload.Status.AdmissionChecks {
+		if name := string(check.Name); name != o.Checks.MultiKueue && check.State != kueue.CheckStateReady && !isReady[name] {
 			return fmt.Errorf("nominates before check %s is Ready", name)
 		}
 	}
@@ -378,16 +378,16 @@ func forbiddenNomination(o *observation, w *nominationWrite, isReady map[string]
 }
 
 // forbiddenHold: a hold is for the workload itself, on a cluster with fresh samples and too little room.
-func forbiddenHold(o *observation, s step) error {
+func forbiddenHold(o *Situation, s step) error {
 	if s.reservation == nil || s.reservation.hold == nil {
 		return nil
 	}
 	h := s.reservation.hold
-	i := slices.IndexFunc(o.candidates, func(c gate.Candidate) bool { return c.Name == h.Cluster })
-	if h.UID != string(o.wl.UID) || i < 0 || s.decision == nil || s.decision.State != gate.Pending {
+	i := slices.IndexFunc(o.Room.Candidates, func(c gate.Candidate) bool { return c.Name == h.Cluster })
+	if h.UID != string(o.Workload.UID) || i < 0 || s.decision == nil || s.decision.State != gate.Pending {
 		return fmt.Errorf("holds %s for %s", h.Cluster, h.UID)
 	}
-	if c := o.candidates[i]; o.now.Sub(c.SampledAt) > gate.RulesOf(&o.gate.Spec).MaxSampleAge || c.Unusable != "" {
+	if c := o.Room.Candidates[i]; o.Now.Sub(c.SampledAt) > gate.RulesOf(&o.Gate.Spec).MaxSampleAge || c.Unusable != "" {
 		return fmt.Errorf("holds %s on old samples or without a connection", h.Cluster)
 	}
 	return nil
@@ -402,23 +402,23 @@ func TestStepsOfRandomObservations(t *testing.T) {
 		l := ledger.New(time.Second, time.Hour)
 		o := chance{rand.New(rand.NewPCG(seed, 1))}.observe(l)
 		for n := 0; ; n++ {
-			covered[o.phase]++
+			covered[phaseOf(o)]++
 			s := next(o)
 			if err := forbidden(o, s); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, o.phase, err)
+				t.Fatalf("seed %d, phase %s: %v", seed, phaseOf(o), err)
 			}
-			to := s.leadsTo(o.phase)
-			if !isDocumented(o.phase, to) {
-				t.Fatalf("seed %d: %s leads to %s, which is not documented", seed, o.phase, to)
+			to := s.leadsTo(phaseOf(o))
+			if !isDocumented(phaseOf(o), to) {
+				t.Fatalf("seed %d: %s leads to %s, which is not documented", seed, phaseOf(o), to)
 			}
 			if len(s.writes) == 0 {
 				break
 			}
 			if n == most {
-				t.Fatalf("seed %d, phase %s: the step still writes %+v", seed, o.phase, s.writes[0])
+				t.Fatalf("seed %d, phase %s: the step still writes %+v", seed, phaseOf(o), s.writes[0])
 			}
 			if err := carryOut(o, s, l); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, o.phase, err)
+				t.Fatalf("seed %d, phase %s: %v", seed, phaseOf(o), err)
 			}
 		}
 	}

@@ -16,17 +16,17 @@ import (
 func TestDecides(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		change func(*observation)
+		change func(*Situation)
 		want   bool
 	}{
-		{"a waiting workload", func(*observation) {}, true},
-		{"its gate was not read yet", func(o *observation) { o.gateKnown = false }, false},
-		{"its gate has a problem", func(o *observation) { o.gate.Problem = "Placement gpu does not exist" }, false},
-		{"it has two checks", func(o *observation) { o.checks = append(o.checks, "second") }, false},
-		{"Kueue acts next", func(o *observation) { o.phase = PhaseIdle }, false},
+		{"a waiting workload", func(*Situation) {}, true},
+		{"its gate was not read yet", func(o *Situation) { o.Gate.Known = false }, false},
+		{"its gate has a problem", func(o *Situation) { o.Gate.Problem = "Placement gpu does not exist" }, false},
+		{"it has two checks", func(o *Situation) { o.Checks.Own = append(o.Checks.Own, "second") }, false},
+		{"Kueue acts next", setCheck(kueue.CheckStateRetry), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(*observation) {})
+			o := observationWith(func(*Situation) {})
 			tc.change(o)
 			if got := o.decides(); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
@@ -40,7 +40,7 @@ func TestDecides(t *testing.T) {
 
 // Samples of devices and of the quota have times of their own.
 func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
-	o := observationWith(func(o *observation) { o.gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
+	o := observationWith(func(o *Situation) { o.Gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
 	list := o.candidatesWith(map[string]querycache.ClusterResult{"cluster1": {SampledAt: noon, QuotaSampledAt: noon.Add(-time.Minute)}})
 	i := slices.IndexFunc(list, func(c gate.Candidate) bool { return c.Name == "cluster1" })
 	if i < 0 || !list[i].SampledAt.Equal(noon) || !list[i].QuotaSampledAt.Equal(noon.Add(-time.Minute)) {
@@ -51,18 +51,18 @@ func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
 // Preemption concerns workers: a workload that MultiKueue does not copy preempts on the hub.
 func TestOnlyCopiedWorkloadsPreemptOnWorkers(t *testing.T) {
 	for multiKueue, want := range map[string]bool{"multikueue": true, "": false} {
-		o := observationWith(func(o *observation) {
-			o.multiKueue, o.canPreempt, o.reclaim = multiKueue, true, gate.Reclaim{Queues: []string{"lender"}}
+		o := observationWith(func(o *Situation) {
+			o.Checks.MultiKueue, o.Queue.CanPreempt, o.Queue.Reclaim = multiKueue, true, gate.Reclaim{Queues: []string{"lender"}}
 		})
-		if o.facts.Preempts != want || o.facts.Reclaims != want {
-			t.Errorf("check %q: preempts %t, reclaims %t, want %t", multiKueue, o.facts.Preempts, o.facts.Reclaims, want)
+		if o.Request.Facts.Preempts != want || o.Request.Facts.Reclaims != want {
+			t.Errorf("check %q: preempts %t, reclaims %t, want %t", multiKueue, o.Request.Facts.Preempts, o.Request.Facts.Reclaims, want)
 		}
 	}
 }
 
 // A workload that waits for its last copy does not stop its line.
 func TestWaitAfter(t *testing.T) {
-	o := observationWith(func(*observation) {})
+	o := observationWith(func(*Situation) {})
 	key := querycache.Key{Gate: "gpu", Facts: "two devices"}
 	for _, tc := range []struct {
 		reason  string
@@ -84,22 +84,25 @@ func TestWaitAfter(t *testing.T) {
 func TestNominationsThatLastLong(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
-		change         func(*observation)
+		change         func(*Situation)
 		widen, overdue bool
 	}{
-		{"a nomination", func(*observation) {}, true, false},
-		{"a stuck eviction", func(o *observation) { o.phase = PhaseEvictionStuck }, false, false},
-		{"after an hour", func(o *observation) { o.now = noon.Add(time.Hour) }, false, true},
-		{"after an hour, and the gate is unknown", func(o *observation) { o.now, o.gateKnown = noon.Add(time.Hour), false }, false, false},
+		{"a nomination", func(*Situation) {}, true, false},
+		{"a stuck eviction", func(o *Situation) {
+			setCondition(o.Workload, kueue.WorkloadEvicted, noon.Add(-time.Hour))
+			o.Workload.Status.AdmissionChecks[1].State = kueue.CheckStatePending
+		}, false, false},
+		{"after an hour", func(o *Situation) { o.Now = noon.Add(time.Hour) }, false, true},
+		{"after an hour, and the gate is unknown", func(o *Situation) { o.Now, o.Gate.Known = noon.Add(time.Hour), false }, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *observation) {
-				o.wl = withRecord(nominated(pendingWorkload(noon), "cluster1"), recordOf(noon, "cluster1"))
-				o.now = noon.Add(30 * time.Second)
+			o := observationWith(func(o *Situation) {
+				o.Workload = withRecord(nominated(pendingWorkload(noon), "cluster1"), recordOf(noon, "cluster1"))
+				o.Now = noon.Add(30 * time.Second)
 			})
 			tc.change(o)
 			if o.isWideningDue() != tc.widen || o.isOverdue() != tc.overdue {
-				t.Errorf("phase %s: widening is due: %t, overdue: %t", o.phase, o.isWideningDue(), o.isOverdue())
+				t.Errorf("phase %s: widening is due: %t, overdue: %t", phaseOf(o), o.isWideningDue(), o.isOverdue())
 			}
 		})
 	}
@@ -110,31 +113,31 @@ func TestWritesOfADecision(t *testing.T) {
 	noRoom := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "no room"}
 	ready := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: "room", Order: []string{"cluster1"}}
 	queued := gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Message: "job b is decided first"}
-	withoutMultiKueue := func(o *observation) { o.multiKueue = "" }
+	withoutMultiKueue := func(o *Situation) { o.Checks.MultiKueue = "" }
 	for _, tc := range []struct {
 		name                 string
-		change               func(*observation)
+		change               func(*Situation)
 		d                    gate.Decision
 		record, check, event bool
 	}{
-		{"no room", func(*observation) {}, noRoom, false, true, true},
-		{"queued for a round", func(*observation) {}, queued, false, false, false},
+		{"no room", func(*Situation) {}, noRoom, false, true, true},
+		{"queued for a round", func(*Situation) {}, queued, false, false, false},
 		{"queued after the check was Ready", setCheck(kueue.CheckStateReady), queued, false, true, true},
-		{"no room again after the check was Ready", func(o *observation) {
+		{"no room again after the check was Ready", func(o *Situation) {
 			setCheck(kueue.CheckStateReady)(o)
-			o.history.lastReason = gate.ReasonNoRoom
+			o.History.lastReason = gate.ReasonNoRoom
 		}, noRoom, false, true, true},
-		{"no room again", func(o *observation) { o.history.lastReason = gate.ReasonNoRoom }, noRoom, false, true, false},
-		{"room, and the operator nominates next", func(*observation) {}, ready, false, true, true},
+		{"no room again", func(o *Situation) { o.History.lastReason = gate.ReasonNoRoom }, noRoom, false, true, false},
+		{"room, and the operator nominates next", func(*Situation) {}, ready, false, true, true},
 		{"room without MultiKueue", withoutMultiKueue, ready, true, true, true},
-		{"room, and Kueue's dispatcher nominates", func(o *observation) { o.nominates = false }, ready, true, true, true},
+		{"room, and Kueue's dispatcher nominates", func(o *Situation) { o.MultiKueue.Nominates = false }, ready, true, true, true},
 		{"no room without MultiKueue", withoutMultiKueue, noRoom, false, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *observation) { withRecord(o.wl, dispatch.Record{Yields: 1}) })
+			o := observationWith(func(o *Situation) { withRecord(o.Workload, dispatch.Record{Yields: 1}) })
 			tc.change(o)
 			var record, check, event bool
-			for _, w := range o.writeDecision(tc.d, o.record) {
+			for _, w := range o.writeDecision(tc.d, o.Record.Record) {
 				record, check, event = record || w.record != nil, check || w.check != nil, event || w.event != nil
 			}
 			if record != tc.record || check != tc.check || event != tc.event {
