@@ -16,7 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -134,7 +134,7 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 			}
 			b.clock.add(time.Minute)
 			set := b.look().Request.Facts.PodSets[0]
-			b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: querycache.Key{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
+			b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: registry.QueryKey{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
 			b.refreshes = 0
 			b.update(tc.end)
 			b.account(b.look())

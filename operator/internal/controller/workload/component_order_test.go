@@ -14,7 +14,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
@@ -142,7 +142,7 @@ func TestAddedComponentWaitsForItsTurn(t *testing.T) {
 	wl := withMultiKueue(pendingWorkload(noon))
 	componentOf("a")(wl)
 	b.create(wl)
-	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
+	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.waiting.Add(urgent)
 	b.reconcile()

@@ -78,11 +78,11 @@ func (r *Reconciler) isLeader() bool {
 // explainDecision adds the verdicts on the clusters, and the decision of the next reconciliation. A
 // decision that sends the workload nowhere keeps the order that the verdicts give.
 func (r *Reconciler) explainDecision(ctx context.Context, o *Situation, e *gate.Explanation) error {
-	results, fleet, err := r.cache.ResultsToExplain(ctx, o.Gate.Gate, o.jobFacts())
+	candidates, fleet, err := r.cache.CandidatesToExplain(ctx, o.Gate.Gate, o.jobFacts())
 	if err != nil {
 		return err
 	}
-	r.addResults(o, results, fleet)
+	r.addRoom(o, candidates, fleet)
 	if err := r.measureOthers(ctx, o); err != nil {
 		return err
 	}

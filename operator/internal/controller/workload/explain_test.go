@@ -16,7 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
@@ -68,7 +68,7 @@ func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
 		b.ledger.Debit(ledger.Entry{UID: "uid-" + namespace, Workload: namespace + "/secret-project", Cluster: "cluster1", ClusterQueue: "secret-queue", PodSets: podSets,
 			DebitedAt: noon, Owners: []ledger.Owner{{Namespace: namespace, Kind: "Job", Name: "secret-project"}}})
 	}
-	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
+	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/secret-urgent"}, PodSets: b.look().Request.Facts.PodSets})
 
 	response := httptest.NewRecorder()

@@ -116,7 +116,7 @@ type bench struct {
 	recorder *events.FakeRecorder
 	key      types.NamespacedName
 	// refreshed are the keys of the refreshes that the wait queue requested; refreshes counts them.
-	refreshed []querycache.Key
+	refreshed []registry.QueryKey
 	refreshes int
 	// woken are the workloads that the wait queue woke.
 	woken []types.NamespacedName
@@ -149,7 +149,7 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
 	gates.Put(b.gate)
 	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, registry: gates, ledger: reservations, nominates: true, now: c.now,
-		waiting: waitqueue.New(gates, c.now, func(key querycache.Key, _ time.Time) {
+		waiting: waitqueue.New(gates, c.now, func(key registry.QueryKey, _ time.Time) {
 			b.refreshes++
 			b.refreshed = append(b.refreshed, key)
 		}), histories: newHistories(),

@@ -36,9 +36,9 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 		return nil, "PlacementGate " + o.Gate.Name + " is not ready: " + o.Gate.Problem, nil
 	}
 	facts := o.jobFacts()
-	results, fleet := r.cache.Results(ctx, o.Gate.Gate, facts)
+	candidates, fleet := r.cache.Candidates(ctx, o.Gate.Gate, facts)
 	o.Room.View = r.viewFor(o)
-	return &gate.Inputs{Facts: facts, Candidates: o.candidatesWith(results), Fleet: fleet, View: o.Room.View, Rules: o.rules(),
+	return &gate.Inputs{Facts: facts, Candidates: o.usable(candidates), Fleet: fleet, View: o.Room.View, Rules: o.rules(),
 		Attempt: o.Record.Attempt + 1 + kueuestate.CountEvictions(o.Workload), Source: o.Gate.Spec.SourceRef.Name, OwnFit: o.Gate.Spec.Queries.Fit != "", AwaitsCheck: o.awaitedCheck()}, "", nil
 }
 

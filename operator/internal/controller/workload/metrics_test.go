@@ -16,7 +16,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
@@ -25,14 +24,14 @@ import (
 func TestMetricsExposition(t *testing.T) {
 	gates, reservations, exposed := registry.New(), ledger.New(time.Second, time.Hour), prometheus.NewPedanticRegistry()
 	clock := func() time.Time { return noon }
-	waiting := waitqueue.New(gates, clock, func(querycache.Key, time.Time) {})
+	waiting := waitqueue.New(gates, clock, func(registry.QueryKey, time.Time) {})
 	m := newMetrics(exposed, reservations, gates, waiting, clock)
 	gates.Put(registry.Gate{Name: "gpu"})
 	gates.Put(registry.Gate{Name: "idle", Clusters: []registry.Cluster{{Name: "cluster1"}}})
 	h100 := shape.PodSet{Resource: "nvidia.com/gpu", Model: "H100", DevicesPerPod: 8, Pods: 2}
 	anyModel := shape.PodSet{Resource: "nvidia.com/gpu", DevicesPerPod: 1, Pods: 1}
 	for i, podSets := range [][]shape.PodSet{{h100}, {h100, anyModel}} {
-		waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: strconv.Itoa(i)}, Key: querycache.Key{Gate: "gpu"}, PodSets: podSets})
+		waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: strconv.Itoa(i)}, Key: registry.QueryKey{Gate: "gpu"}, PodSets: podSets})
 	}
 	gates.SetWaiting("gpu", registry.WaitSummary{Workloads: 2, Since: noon.Add(-90 * time.Second)})
 	gates.SetFailingQueries(map[string]string{"gpu": "fit: connection refused"})

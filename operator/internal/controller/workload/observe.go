@@ -17,7 +17,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
@@ -229,16 +228,16 @@ func (r *Reconciler) measureOthers(ctx context.Context, o *Situation) error {
 
 // measureRoom adds the query results and the ledger's view.
 func (r *Reconciler) measureRoom(ctx context.Context, o *Situation) {
-	results, fleet := r.cache.Results(ctx, o.Gate.Gate, o.jobFacts())
-	r.addResults(o, results, fleet)
+	candidates, fleet := r.cache.Candidates(ctx, o.Gate.Gate, o.jobFacts())
+	r.addRoom(o, candidates, fleet)
 	o.Room.HoldingOn = r.holdingOn(ctx, o)
 }
 
-// addResults adds query results of the job's facts, and the ledger's view.
-func (r *Reconciler) addResults(o *Situation, results map[string]querycache.ClusterResult, fleet gate.Fleet) {
+// addRoom adds query results of the job's facts, and the ledger's view.
+func (r *Reconciler) addRoom(o *Situation, candidates []gate.Candidate, fleet gate.Fleet) {
 	o.Room.Key = r.cache.KeyOf(o.Gate.Gate, o.jobFacts())
 	o.Room.Fleet = fleet
-	o.Room.Candidates = o.candidatesWith(results)
+	o.Room.Candidates = o.usable(candidates)
 	o.Room.View = r.viewFor(o)
 	o.Room.Preceding = r.waiting.Preceding(o.waitEntry(o.Room.Key))
 }

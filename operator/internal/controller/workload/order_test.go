@@ -14,7 +14,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
@@ -24,7 +24,7 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(onlyCluster1)
 	b.create(withMultiKueue(pendingWorkload(noon)))
-	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
+	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.waiting.Add(urgent)
 	b.reconcile()
@@ -48,7 +48,7 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 func TestExplanationOfAQueuedWorkloadWithoutMultiKueue(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(pendingWorkload(noon))
-	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
+	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-a/urgent"}, PodSets: b.look().Request.Facts.PodSets})
 	b.expectExplained()
 }

@@ -20,7 +20,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
@@ -60,7 +59,7 @@ func observationWith(change func(*Situation)) *Situation {
 	o := &Situation{Key: types.NamespacedName{Namespace: "team-a", Name: "job"}, Workload: withMultiKueue(pendingWorkload(noon)), Now: noon,
 		Checks: Checks{Own: []string{"plimsoll"}, MultiKueue: "multikueue"}, Gate: Gate{Gate: registry.Gate{Name: "gpu"}, Known: true, Exists: true},
 		MultiKueue: MultiKueue{Nominates: true, Config: "gpu", Connected: []string{"cluster1", "cluster2"}, ConnectedSince: map[string]time.Time{}},
-		Room: Room{LedgerTTL: b.TTL, View: b.View(), Key: querycache.Key{Gate: "gpu", Facts: "two devices"}, Candidates: []gate.Candidate{
+		Room: Room{LedgerTTL: b.TTL, View: b.View(), Key: registry.QueryKey{Gate: "gpu", Facts: "two devices"}, Candidates: []gate.Candidate{
 			{Name: "cluster1", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(9), Quota: gate.Known(100)}}},
 			{Name: "cluster2", SampledAt: noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0), Quota: gate.Known(100)}}}}}}
 	change(o)
@@ -255,7 +254,7 @@ func requireEveryPhase(t *testing.T, covered map[Phase]bool) {
 // stepOptions compare steps. The verdicts of a decision are the gate's.
 var stepOptions = cmp.Options{
 	cmp.AllowUnexported(step{}, lateAdmission{}, reservation{}, write{}, checkWrite{}, recordWrite{}, nominationWrite{}, notice{}, conflict{}),
-	cmp.Comparer(func(a, b querycache.Key) bool { return a == b }),
+	cmp.Comparer(func(a, b registry.QueryKey) bool { return a == b }),
 	cmpopts.IgnoreFields(gate.Decision{}, "Verdicts"), cmpopts.EquateEmpty(),
 }
 
@@ -278,7 +277,7 @@ func nominationOf(record *dispatch.Record, reason, message string, clusters ...s
 }
 
 // waitsWith is the wait queue's entry of the workload team-a/job.
-func waitsWith(key querycache.Key, podSets []shape.PodSet) *waitqueue.Entry {
+func waitsWith(key registry.QueryKey, podSets []shape.PodSet) *waitqueue.Entry {
 	e := &waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "job"}, Key: key,
 		Rank: order.Rank{Since: noon, Name: "team-a/job"}, Aging: timing.DefaultAging, PodSets: podSets}
 	if podSets != nil {
@@ -291,8 +290,8 @@ func TestNext(t *testing.T) {
 	const room = "cluster1 has room for 9 such pods"
 	own := []string{"plimsoll"}
 	twoDevices := []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 2, Pods: 1}}
-	gateKey := querycache.Key{Gate: "gpu"}
-	shapeKey := querycache.Key{Gate: "gpu", Facts: "two devices"}
+	gateKey := registry.QueryKey{Gate: "gpu"}
+	shapeKey := registry.QueryKey{Gate: "gpu", Facts: "two devices"}
 	placeable := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: room, Order: []string{"cluster1"}}
 	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, NoRoomAnywhere: true, Message: "no cluster has 2 free nvidia.com/gpu on one node: best is cluster2 with 0 in total"}
 	readyWrite := write{check: &checkWrite{names: own, decision: placeable, messageKind: gate.ReasonPlaceable, rememberReason: true},

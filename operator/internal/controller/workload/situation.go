@@ -15,7 +15,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
@@ -140,7 +139,7 @@ type Job struct {
 // Room is what measure adds: where the workload fits now, and who else waits.
 type Room struct {
 	// Key of the query results.
-	Key querycache.Key
+	Key registry.QueryKey
 	// Preceding is the waiting workload that ranks before and is decided first; empty = none.
 	Preceding types.NamespacedName
 	// HasTurn: the wait queue woke the workload as the next one to be decided.
@@ -194,37 +193,34 @@ func (o *Situation) decides() bool {
 	return isDeciding && o.Gate.Known && o.Gate.Problem == "" && len(o.Checks.Own) == 1
 }
 
-// candidatesWith pairs the gate's clusters with their query results. MultiKueue's
-// configuration and the pods' own node selectors rule clusters out.
-func (o *Situation) candidatesWith(results map[string]querycache.ClusterResult) []gate.Candidate {
+// usable are the gate's clusters of which MultiKueue's configuration, the pods' own node selectors and the other
+// Workloads of the job rule some out.
+func (o *Situation) usable(candidates []gate.Candidate) []gate.Candidate {
 	list := o.undecidedCandidates()
 	left, leftFor := o.Record.LeftCluster(o.Now)
-	for _, c := range o.Gate.Clusters {
-		result := results[c.Name]
-		candidate := gate.Candidate{Name: c.Name, Scores: c.Scores, SampledAt: result.SampledAt, QuotaSampledAt: result.QuotaSampledAt,
-			Shapes: result.Shapes, Conditions: result.Conditions, Prerequisites: result.Prerequisites, Preference: result.Preference}
+	for _, c := range candidates {
 		if o.Checks.MultiKueue != "" && !o.MultiKueue.isConnected(c.Name) {
-			candidate.Unusable = o.MultiKueue.Disconnected[c.Name]
-			if isMember := candidate.Unusable != ""; !isMember && o.mayRequestClusters() {
-				candidate.Outside = true
+			c.Unusable = o.MultiKueue.Disconnected[c.Name]
+			if isMember := c.Unusable != ""; !isMember && o.mayRequestClusters() {
+				c.Outside = true
 			} else if !isMember {
-				candidate.Unusable = "is not in MultiKueueConfig " + o.MultiKueue.Config
+				c.Unusable = "is not in MultiKueueConfig " + o.MultiKueue.Config
 			}
 		}
-		candidate.Outside = candidate.Outside || o.isLeaving(c.Name)
-		if candidate.Outside && !kueuestate.AllowsCluster(o.Workload, c.Name) {
-			candidate.Unusable = "is not in annotation " + kueuestate.ClusterNamesAnnotation
+		c.Outside = c.Outside || o.isLeaving(c.Name)
+		if c.Outside && !kueuestate.AllowsCluster(o.Workload, c.Name) {
+			c.Unusable = "is not in annotation " + kueuestate.ClusterNamesAnnotation
 		}
 		if o.pinsPods() {
-			candidate.Unusable = o.contradiction(c.Name)
+			c.Unusable = o.contradiction(c.Name)
 		}
-		if candidate.Unusable == "" && o.Job.Cluster != "" && c.Name != o.Job.Cluster {
-			candidate.Unusable = "does not run the job's other components, which are on " + o.Job.Cluster
+		if c.Unusable == "" && o.Job.Cluster != "" && c.Name != o.Job.Cluster {
+			c.Unusable = "does not run the job's other components, which are on " + o.Job.Cluster
 		}
-		if candidate.Unusable == "" && c.Name == left {
-			candidate.Unusable = "was left for " + leftFor
+		if c.Unusable == "" && c.Name == left {
+			c.Unusable = "was left for " + leftFor
 		}
-		list = append(list, candidate)
+		list = append(list, c)
 	}
 	return list
 }
@@ -255,7 +251,7 @@ func (o *Situation) rank() order.Rank {
 
 // waitEntry is the workload's entry in the wait queue. A workload without a decision competes
 // with no other one.
-func (o *Situation) waitEntry(key querycache.Key) waitqueue.Entry {
+func (o *Situation) waitEntry(key registry.QueryKey) waitqueue.Entry {
 	e := waitqueue.Entry{Workload: o.Key, Key: key, Rank: o.rank(), Aging: gate.RulesOf(&o.Gate.Spec).Hold.Aging}
 	if key.Facts != "" {
 		e.PodSets, e.Limits = o.jobFacts().PodSets, o.limits()

@@ -9,7 +9,6 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
@@ -41,7 +40,7 @@ func TestDecides(t *testing.T) {
 // Samples of devices and of the quota have times of their own.
 func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
 	o := observationWith(func(o *Situation) { o.Gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
-	list := o.candidatesWith(map[string]querycache.ClusterResult{"cluster1": {SampledAt: noon, QuotaSampledAt: noon.Add(-time.Minute)}})
+	list := o.usable([]gate.Candidate{{Name: "cluster1", SampledAt: noon, QuotaSampledAt: noon.Add(-time.Minute)}})
 	i := slices.IndexFunc(list, func(c gate.Candidate) bool { return c.Name == "cluster1" })
 	if i < 0 || !list[i].SampledAt.Equal(noon) || !list[i].QuotaSampledAt.Equal(noon.Add(-time.Minute)) {
 		t.Errorf("candidates %+v", list)
@@ -63,15 +62,15 @@ func TestOnlyCopiedWorkloadsPreemptOnWorkers(t *testing.T) {
 // A workload that waits for its last copy does not stop its line.
 func TestWaitAfter(t *testing.T) {
 	o := observationWith(func(*Situation) {})
-	key := querycache.Key{Gate: "gpu", Facts: "two devices"}
+	key := registry.QueryKey{Gate: "gpu", Facts: "two devices"}
 	for _, tc := range []struct {
 		reason  string
-		want    querycache.Key
+		want    registry.QueryKey
 		hasRoom bool
 	}{
 		{gate.ReasonNoRoom, key, false},
 		{gate.ReasonQueued, key, true},
-		{gate.ReasonOrphanedCopy, querycache.Key{Gate: "gpu"}, false},
+		{gate.ReasonOrphanedCopy, registry.QueryKey{Gate: "gpu"}, false},
 	} {
 		e := o.waitAfter(gate.Decision{State: gate.Pending, Reason: tc.reason}, key)
 		if e == nil || e.Key != tc.want || e.HasRoom != tc.hasRoom {

@@ -13,7 +13,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -82,7 +82,7 @@ func (o *Situation) stepReportTooManyChecks() step {
 
 // waitWithoutResults is the entry of a workload that no decision can be made for.
 func (o *Situation) waitWithoutResults() *waitqueue.Entry {
-	e := o.waitEntry(querycache.Key{Gate: o.Gate.Name})
+	e := o.waitEntry(registry.QueryKey{Gate: o.Gate.Name})
 	return &e
 }
 

@@ -13,7 +13,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -107,7 +106,7 @@ func TestTwoReadyChecksWaitForNothing(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(withSecondCheck(readyFor(pendingWorkload(noon), "cluster1", noon), kueue.CheckStateReady))
 	before := checkTexts(b.workload())
-	b.waiting.Add(waitqueue.Entry{Workload: b.key, Key: querycache.Key{Gate: "gpu"}})
+	b.waiting.Add(waitqueue.Entry{Workload: b.key, Key: registry.QueryKey{Gate: "gpu"}})
 	b.reconcile()
 	if diff := cmp.Diff(before, checkTexts(b.workload())); diff != "" || b.registry.Waiting("gpu") != 0 {
 		t.Errorf("%d waiting, checks (-before +after):\n%s", b.registry.Waiting("gpu"), diff)

@@ -14,7 +14,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -23,7 +23,7 @@ import (
 // turn, nominates.
 func (o *Situation) stepDecide() step {
 	s := step{}
-	key := querycache.Key{Gate: o.Gate.Name}
+	key := registry.QueryKey{Gate: o.Gate.Name}
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: gate.Truncate("PlacementGate " + o.Gate.Name + " is not ready: " + o.Gate.Problem)}
 	var clusters []string
 	if o.Gate.Problem == "" {
@@ -61,7 +61,7 @@ func (o *Situation) stepDecide() step {
 // waitAfter is the workload's entry in the wait queue after a Pending decision. A workload that waits
 // for its last copy leaves its line, which it would stop although others have room: it looks again
 // by itself.
-func (o *Situation) waitAfter(d gate.Decision, key querycache.Key) *waitqueue.Entry {
+func (o *Situation) waitAfter(d gate.Decision, key registry.QueryKey) *waitqueue.Entry {
 	if d.Reason == gate.ReasonOrphanedCopy {
 		return o.waitWithoutResults()
 	}
