@@ -1,12 +1,11 @@
 package workload
 
 import (
-	"time"
-
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
@@ -14,7 +13,7 @@ import (
 
 // account brings ledger and history up to date with what the observation shows: quota lost
 // or reserved again, admission by a cluster, pods ready.
-func (r *Reconciler) account(o *Situation) {
+func (r *Reconciler) account(o *lifecycle.Situation) {
 	if o.Workload == nil {
 		uid := r.histories.remove(o.Key)
 		r.endAttempt(uid, o, endedUnseen)
@@ -34,7 +33,7 @@ func (r *Reconciler) account(o *Situation) {
 		case kueuestate.IsEvictedByAdmissionCheck(o.Workload):
 			how = endedByWorker
 		}
-		if o.History.running != nil && !o.Record.Repair {
+		if o.History.Running != nil && !o.Record.Repair {
 			if began, complete, ok := kueuestate.EvictionTimes(o.Workload); ok {
 				r.evictions.Observe(began, complete)
 			}
@@ -42,37 +41,27 @@ func (r *Reconciler) account(o *Situation) {
 		o.History = r.endAttempt(uid, o, how)
 		return
 	}
-	if o.isNewQuota() {
-		if !o.History.reservedAt.IsZero() { // Kueue released and reserved the quota between two looks
+	if o.IsNewQuota() {
+		if !o.History.ReservedAt.IsZero() { // Kueue released and reserved the quota between two looks
 			o.History = r.endAttempt(uid, o, endedUnseen)
 		}
-		o.History = o.History.withQuota(o.Workload, o.quotaReservedAt(), o.Now)
+		o.History = o.History.WithQuota(o.Workload, o.QuotaReservedAt(), o.Now)
 	}
-	if len(o.Checks.Own) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() && kueuestate.AcceptsCheckUpdate(o.Workload) {
-		o.History = o.History.withNominations(o.Workload.Status.NominatedClusterNames)
+	if len(o.Checks.Own) > 0 && o.Check().State == kueue.CheckStateReady && o.MayNominate() && kueuestate.AcceptsCheckUpdate(o.Workload) {
+		o.History = o.History.WithNominations(o.Workload.Status.NominatedClusterNames)
 	}
-	if _, waits := o.waitsForPods(); !waits {
-		o.History.podsLate = nil
+	if _, waits := o.WaitsForPods(); !waits {
+		o.History.PodsLate = nil
 	}
-	switch cluster := o.placedOn(); {
+	switch cluster := o.PlacedOn(); {
 	case cluster == "" || !o.Gate.Known:
-	case o.awaitsWorker():
+	case o.AwaitsWorker():
 		r.holdPinned(o, cluster)
 	default:
 		r.accountAdmission(o, cluster)
 	}
 	r.histories.put(uid, o.History)
 }
-
-// isNewQuota reports whether the quota was reserved since the last look. If it was released and
-// reserved within one second, only the number of evictions has changed.
-func (o *Situation) isNewQuota() bool {
-	hasEnded := !kueuestate.IsEvicted(o.Workload) && o.History.evictions != kueuestate.CountEvictions(o.Workload)
-	return !o.History.reservedAt.Equal(o.quotaReservedAt()) || hasEnded
-}
-
-// ending is how an attempt ended.
-type ending int
 
 const (
 	// endedUnseen: the workload was deleted, or its quota changed between two looks.
@@ -88,7 +77,7 @@ const (
 
 // endAttempt releases what the workload held. Workloads that wait for its clusters are decided
 // again if it held something: at once, and as the samples come to show the change.
-func (r *Reconciler) endAttempt(uid types.UID, o *Situation, how ending) history {
+func (r *Reconciler) endAttempt(uid types.UID, o *lifecycle.Situation, how ending) lifecycle.History {
 	h := r.histories.get(uid)
 	r.waiting.Remove(o.Key)
 	clusters, podSets := r.ledger.Reserved(string(uid))
@@ -98,7 +87,7 @@ func (r *Reconciler) endAttempt(uid types.UID, o *Situation, how ending) history
 	} else {
 		held = r.ledger.MarkEnded(string(uid), o.Now)
 	}
-	if e := h.running; e != nil {
+	if e := h.Running; e != nil {
 		clusters, podSets = append(clusters, e.Cluster), e.PodSets
 		r.ledger.Credit(ledger.Credit{Cluster: e.Cluster, PodSets: e.PodSets, FinishedAt: o.Now})
 		held = true
@@ -108,8 +97,8 @@ func (r *Reconciler) endAttempt(uid types.UID, o *Situation, how ending) history
 		r.waiting.MarkFreed(podSets, gates...)
 		r.waiting.ExpectChanges(2*r.ledger.Settle, podSets, gates...)
 	}
-	if h.running != nil || len(h.nominatedSeen) > 0 {
-		h = h.withoutQuota(how == endedByWorker, o.Now)
+	if h.Running != nil || len(h.NominatedSeen) > 0 {
+		h = h.WithoutQuota(how == endedByWorker, o.Now)
 		r.histories.put(uid, h)
 	}
 	return h
@@ -117,47 +106,38 @@ func (r *Reconciler) endAttempt(uid types.UID, o *Situation, how ending) history
 
 // accountAdmission records the cluster that admitted the workload, and since when its pods
 // are ready.
-func (r *Reconciler) accountAdmission(o *Situation, cluster string) {
-	e := o.admittedEntry(cluster, o.admittedAt(o.Now))
-	isNews := o.History.running == nil || o.History.running.Cluster != cluster
-	o.History.running = &e
-	r.ledger.PutRunning(o.runningOn(e))
+func (r *Reconciler) accountAdmission(o *lifecycle.Situation, cluster string) {
+	e := o.AdmittedEntry(cluster, o.AdmittedAt(o.Now))
+	isNews := o.History.Running == nil || o.History.Running.Cluster != cluster
+	o.History.Running = &e
+	r.ledger.PutRunning(o.RunningOn(e))
 	if isNews {
-		took := max(0, latestPossible(e.DebitedAt, o.Now).Sub(o.History.quotaSeenAt))
+		took := max(0, lifecycle.LatestPossible(e.DebitedAt, o.Now).Sub(o.History.QuotaSeenAt))
 		r.metrics.admitted(o.Gate.Name, cluster, took)
-		if at := o.History.nominatedAt; !at.IsZero() {
-			r.lag.Observe(at, latestPossible(e.DebitedAt, o.Now))
+		if at := o.History.NominatedAt; !at.IsZero() {
+			r.lag.Observe(at, lifecycle.LatestPossible(e.DebitedAt, o.Now))
 		}
 		clusters, _ := r.ledger.Reserved(e.UID)
 		if r.holdAdmitted(o, e) {
 			r.waiting.MarkFreed(e.PodSets, r.registry.GatesOf(append(clusters, cluster)...)...)
 		}
 	}
-	if since, ok := podsReadySince(o.Workload, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
+	if since, ok := lifecycle.PodsReadySince(o.Workload, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
 		r.waiting.ExpectChanges(r.ledger.Settle, e.PodSets, r.registry.GatesOf(cluster)...)
 	}
 }
 
-// runningOn is the ledger's record of the workload on the cluster that admitted it.
-func (o *Situation) runningOn(e ledger.Entry) ledger.Running {
-	running := ledger.Running{UID: e.UID, Cluster: e.Cluster, ClusterQueue: o.Request.Facts.ClusterQueue, Priority: o.rank().Priority, PodSets: e.PodSets, Since: e.DebitedAt}
-	if limit := o.runsFor(); limit > 0 {
-		running.EndsBy = e.DebitedAt.Add(limit)
-	}
-	return running
-}
-
 // holdPinned debits what the workload will take from the cluster that Kueue chose for it. After the TTL
 // of the ledger, it is not debited again.
-func (r *Reconciler) holdPinned(o *Situation, cluster string) {
-	if since := o.quotaReservedAt(); o.Now.Sub(since) < r.ledger.TTL {
-		r.ledger.Debit(o.entry(cluster, since))
+func (r *Reconciler) holdPinned(o *lifecycle.Situation, cluster string) {
+	if since := o.QuotaReservedAt(); o.Now.Sub(since) < r.ledger.TTL {
+		r.ledger.Debit(o.Entry(cluster, since))
 	}
 }
 
 // holdAdmitted debits what the workload takes from the cluster that admitted it, and reports
 // whether that changed the ledger. The samples already show an admission older than the TTL.
-func (r *Reconciler) holdAdmitted(o *Situation, e ledger.Entry) bool {
+func (r *Reconciler) holdAdmitted(o *lifecycle.Situation, e ledger.Entry) bool {
 	if o.Now.Sub(e.DebitedAt) < r.ledger.TTL {
 		r.ledger.Debit(e)
 	}
@@ -165,23 +145,5 @@ func (r *Reconciler) holdAdmitted(o *Situation, e ledger.Entry) bool {
 	return r.ledger.MarkAdmitted(e.UID, e.Cluster, e.DebitedAt, reportsPodsReady)
 }
 
-// admittedAt is when a cluster admitted the workload: the transition of MultiKueue's check to
-// Ready or, without MultiKueue, of the condition Admitted.
-func (o *Situation) admittedAt(otherwise time.Time) time.Time {
-	if c := kueuestate.FindCheck(o.Workload, o.Checks.MultiKueue); c != nil && c.State == kueue.CheckStateReady {
-		return c.LastTransitionTime.Time
-	}
-	if c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadAdmitted); o.Checks.MultiKueue == "" && c != nil {
-		return c.LastTransitionTime.Time
-	}
-	return otherwise
-}
-
-// podsReadySince is when all pods of a workload were ready that was admitted at a given time.
-func podsReadySince(wl *kueue.Workload, admitted time.Time) (time.Time, bool) {
-	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
-	if c == nil || c.Status != metav1.ConditionTrue || c.LastTransitionTime.Time.Before(admitted) {
-		return time.Time{}, false
-	}
-	return c.LastTransitionTime.Time, true
-}
+// ending is how an attempt ended.
+type ending int

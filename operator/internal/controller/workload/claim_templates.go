@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,7 +65,7 @@ func (c *claimTemplates) get(ctx context.Context, reader client.Reader, key type
 // observeClaimTemplates reads the ResourceClaimTemplates of the workload's pods, if the gate's fit
 // query reads shares. An error ends the reconciliation: without the template, the pods would count
 // as pods with unused devices.
-func (r *Reconciler) observeClaimTemplates(ctx context.Context, o *Situation) error {
+func (r *Reconciler) observeClaimTemplates(ctx context.Context, o *lifecycle.Situation) error {
 	if !shape.OptionsOf(&o.Gate.Spec, nil).Shares {
 		return nil
 	}

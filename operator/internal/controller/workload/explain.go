@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -35,12 +37,12 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 		return nil, errNotFound{key}
 	}
 	e := &gate.Explanation{Workload: key.String(), Gate: o.Gate.Name, Nominated: o.Workload.Status.NominatedClusterNames,
-		Cluster: o.placedOn(), Dispatch: o.Record.Record}
+		Cluster: o.PlacedOn(), Dispatch: o.Record.Record}
 	if o.Record.Err != nil {
 		e.Problem = o.Record.Err.Error()
 	}
 	if len(o.Checks.Own) > 0 {
-		e.State, e.Message = string(o.check().State), o.check().Message
+		e.State, e.Message = string(o.Check().State), o.Check().Message
 	}
 	snapshot := gate.Snapshot{Workload: o.Workload, Own: o.Checks.Own, MultiKueue: o.Checks.MultiKueue, Config: o.MultiKueue.Config, Connected: o.MultiKueue.Connected,
 		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.nominates}
@@ -77,8 +79,8 @@ func (r *Reconciler) isLeader() bool {
 
 // explainDecision adds the verdicts on the clusters, and the decision of the next reconciliation. A
 // decision that sends the workload nowhere keeps the order that the verdicts give.
-func (r *Reconciler) explainDecision(ctx context.Context, o *Situation, e *gate.Explanation) error {
-	candidates, fleet, err := r.cache.CandidatesToExplain(ctx, o.Gate.Gate, o.jobFacts())
+func (r *Reconciler) explainDecision(ctx context.Context, o *lifecycle.Situation, e *gate.Explanation) error {
+	candidates, fleet, err := r.cache.CandidatesToExplain(ctx, o.Gate.Gate, o.JobFacts())
 	if err != nil {
 		return err
 	}
@@ -86,16 +88,16 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *Situation, e *gate.
 	if err := r.measureOthers(ctx, o); err != nil {
 		return err
 	}
-	e.Facts = o.jobFacts()
+	e.Facts = o.JobFacts()
 	attempt := o.Record.Attempt + 1 + kueuestate.CountEvictions(o.Workload)
 	e.Problem, e.Conditions, e.SkippedConditions = o.Room.Fleet.Problem, o.Room.Fleet.Conditions, o.Room.Fleet.SkippedConditions
-	e.Rank, e.Preceding = o.rank(), ""
+	e.Rank, e.Preceding = o.Rank(), ""
 	if o.Room.Preceding.Name != "" {
 		e.Preceding = o.Room.Preceding.String()
 	}
-	e.Decision, e.Clusters = gate.Explain(e.Facts, o.Room.Candidates, o.Room.Fleet, o.Room.View, o.rules(), attempt, o.Now)
-	e.Decision.Hold = o.usableHold(e.Decision)
-	next := o.nextDecision()
+	e.Decision, e.Clusters = gate.Explain(e.Facts, o.Room.Candidates, o.Room.Fleet, o.Room.View, o.Rules(), attempt, o.Now)
+	e.Decision.Hold = o.UsableHold(e.Decision)
+	next := o.NextDecision()
 	if next == nil {
 		return nil
 	}
@@ -104,18 +106,6 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *Situation, e *gate.
 	}
 	next.Verdicts = nil
 	e.Decision = *next
-	return nil
-}
-
-// nextDecision returns the decision that the next reconciliation writes; nil = it decides nothing.
-func (o *Situation) nextDecision() *gate.Decision {
-	if phaseOf(o) == PhaseWaiting || phaseOf(o) == PhaseNominating {
-		return o.stepDecide().decision
-	}
-	if phaseOf(o) == PhaseAwaitingPrimary {
-		d := o.decisionWithoutPrimary()
-		return &d
-	}
 	return nil
 }
 
@@ -128,8 +118,8 @@ func hideOtherNamespaces(e *gate.Explanation, namespace string) {
 	isOther := func(workload string) bool { return workload != "" && !strings.HasPrefix(workload, namespace+"/") }
 	if isOther(e.Preceding) {
 		for _, text := range []*string{&e.Decision.Message, &e.WaitsFor} {
-			if *text == queuedMessage(e.Preceding) {
-				*text = queuedMessage(otherNamespace)
+			if *text == lifecycle.QueuedMessage(e.Preceding) {
+				*text = lifecycle.QueuedMessage(otherNamespace)
 			}
 		}
 		e.Preceding = otherNamespace

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
@@ -35,22 +34,11 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 	case o.Gate.Problem != "":
 		return nil, "PlacementGate " + o.Gate.Name + " is not ready: " + o.Gate.Problem, nil
 	}
-	facts := o.jobFacts()
+	facts := o.JobFacts()
 	candidates, fleet := r.cache.Candidates(ctx, o.Gate.Gate, facts)
 	o.Room.View = r.viewFor(o)
-	return &gate.Inputs{Facts: facts, Candidates: o.usable(candidates), Fleet: fleet, View: o.Room.View, Rules: o.rules(),
-		Attempt: o.Record.Attempt + 1 + kueuestate.CountEvictions(o.Workload), Source: o.Gate.Spec.SourceRef.Name, OwnFit: o.Gate.Spec.Queries.Fit != "", AwaitsCheck: o.awaitedCheck()}, "", nil
-}
-
-// awaitedCheck returns an admission check of another controller than the gate and MultiKueue that is not
-// Ready. Empty means none.
-func (o *Situation) awaitedCheck() string {
-	for _, c := range o.Workload.Status.AdmissionChecks {
-		if name := string(c.Name); c.State != kueue.CheckStateReady && name != o.Checks.MultiKueue && !slices.Contains(o.Checks.Own, name) {
-			return name
-		}
-	}
-	return ""
+	return &gate.Inputs{Facts: facts, Candidates: o.Usable(candidates), Fleet: fleet, View: o.Room.View, Rules: o.Rules(),
+		Attempt: o.Record.Attempt + 1 + kueuestate.CountEvictions(o.Workload), Source: o.Gate.Spec.SourceRef.Name, OwnFit: o.Gate.Spec.Queries.Fit != "", AwaitsCheck: o.AwaitedCheck()}, "", nil
 }
 
 // Holds returns the clusters that gates hold for waiting workloads.

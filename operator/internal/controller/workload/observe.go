@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,7 +16,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
@@ -23,12 +24,12 @@ import (
 )
 
 // newSituation has what does not depend on the workload.
-func (r *Reconciler) newSituation(key types.NamespacedName) *Situation {
-	return &Situation{Key: key, Now: r.now(), MultiKueue: MultiKueue{Nominates: r.nominates}, Room: Room{LedgerTTL: r.ledger.TTL}}
+func (r *Reconciler) newSituation(key types.NamespacedName) *lifecycle.Situation {
+	return &lifecycle.Situation{Key: key, Now: r.now(), MultiKueue: lifecycle.MultiKueue{Nominates: r.nominates}, Room: lifecycle.Room{LedgerTTL: r.ledger.TTL}}
 }
 
 // observe reads the workload and every object that its next step depends on.
-func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*Situation, error) {
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*lifecycle.Situation, error) {
 	o := r.newSituation(key)
 	o.Room.HasTurn = r.waiting.HasTurn(key)
 	wl := &kueue.Workload{}
@@ -38,28 +39,22 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*Si
 		return nil, err
 	}
 	if !kueuestate.HoldsQuota(wl) {
-		o.observeRecord(r, wl)
+		r.observeRecord(o, wl)
 		return o, r.observeLostQuota(ctx, o)
 	}
 	return o, r.observeWorkload(ctx, o, wl)
 }
 
 // observeRecord reads what the controller itself knows of the workload.
-func (o *Situation) observeRecord(r *Reconciler, wl *kueue.Workload) {
+func (r *Reconciler) observeRecord(o *lifecycle.Situation, wl *kueue.Workload) {
 	o.Workload = wl
 	o.History, o.MultiKueue.Lag = r.histories.get(wl.UID), r.lag.At(o.Now)
 	o.MultiKueue.EvictionLag = max(o.MultiKueue.Lag, r.evictions.At(o.Now))
-	o.readRecord()
+	o.Record = lifecycle.DecodeRecord(wl, o.Now)
 }
 
-// readRecord reads the annotation plimsoll.dev/dispatch.
-func (o *Situation) readRecord() {
-	o.Record.Record, o.Record.Err = dispatch.Decode(o.Workload.Annotations)
-	o.Record.Record = o.Record.Until(o.Now)
-}
-
-func (r *Reconciler) observeWorkload(ctx context.Context, o *Situation, wl *kueue.Workload) error {
-	o.observeRecord(r, wl)
+func (r *Reconciler) observeWorkload(ctx context.Context, o *lifecycle.Situation, wl *kueue.Workload) error {
+	r.observeRecord(o, wl)
 	if err := r.observeChecks(ctx, o); err != nil {
 		return err
 	}
@@ -73,7 +68,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, o *Situation, wl *kueu
 		return err
 	}
 	if o.Checks.MultiKueue == "" {
-		o.Request.NodeRequirements = o.requirementsOnNodes()
+		o.Request.NodeRequirements = o.RequirementsOnNodes()
 	} else if err := r.observeWorkers(ctx, o); err != nil {
 		return err
 	}
@@ -88,14 +83,14 @@ func (r *Reconciler) observeWorkload(ctx context.Context, o *Situation, wl *kueu
 	if err := r.observeClaimTemplates(ctx, o); err != nil {
 		return err
 	}
-	o.Request.Facts = o.factsUnder(o.Workload, &o.Gate.Spec)
+	o.Request.Facts = o.FactsUnder(o.Workload, &o.Gate.Spec)
 	o.Gate.TotalWaiting = r.registry.TotalWaiting()
 	o.Gate.Conflict = r.registry.Conflict(o.Gate.Name, o.Now)
 	return nil
 }
 
-func (r *Reconciler) observeChecks(ctx context.Context, o *Situation) error {
-	o.forgetChecks()
+func (r *Reconciler) observeChecks(ctx context.Context, o *lifecycle.Situation) error {
+	forgetChecks(o)
 	gates := map[string]string{}
 	for _, entry := range o.Workload.Status.AdmissionChecks {
 		check := &kueue.AdmissionCheck{}
@@ -124,12 +119,12 @@ func (r *Reconciler) observeChecks(ctx context.Context, o *Situation) error {
 // observeFlavors reads the flavors that Kueue assigned. A flavor that does not exist has no
 // labels; any other error ends the reconciliation, because a missing label would widen the
 // workload to every device model.
-func (r *Reconciler) observeFlavors(ctx context.Context, o *Situation) error {
+func (r *Reconciler) observeFlavors(ctx context.Context, o *lifecycle.Situation) error {
 	o.Request.FlavorLabels = map[string]map[string]string{}
 	if o.Workload.Status.Admission == nil {
 		return nil
 	}
-	for _, name := range o.assignedFlavors() {
+	for _, name := range o.AssignedFlavors() {
 		flavor := &kueue.ResourceFlavor{}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); client.IgnoreNotFound(err) != nil {
 			return err
@@ -139,7 +134,7 @@ func (r *Reconciler) observeFlavors(ctx context.Context, o *Situation) error {
 	return r.observeQueue(ctx, o)
 }
 
-func (r *Reconciler) observeWorkers(ctx context.Context, o *Situation) error {
+func (r *Reconciler) observeWorkers(ctx context.Context, o *lifecycle.Situation) error {
 	o.MultiKueue.ConnectedSince, o.MultiKueue.Disconnected = map[string]time.Time{}, map[string]string{}
 	config := &kueue.MultiKueueConfig{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: o.MultiKueue.Config}, config); err != nil {
@@ -171,7 +166,7 @@ func (r *Reconciler) observeWorkers(ctx context.Context, o *Situation) error {
 
 // observeGate takes the gate from the registry. If the registry does not have it, the API
 // server's spec at least provides the widening times and the model's labels.
-func (r *Reconciler) observeGate(ctx context.Context, o *Situation) error {
+func (r *Reconciler) observeGate(ctx context.Context, o *lifecycle.Situation) error {
 	name := o.Gate.Name
 	o.Gate.Gate, o.Gate.Known = r.registry.Get(name)
 	o.Gate.Exists = o.Gate.Known
@@ -192,7 +187,7 @@ func (r *Reconciler) observeGate(ctx context.Context, o *Situation) error {
 
 // observeProfile reads the JobProfile of the workload, if a query of the gate reads it. Runs of the
 // components of a job have no profile.
-func (r *Reconciler) observeProfile(ctx context.Context, o *Situation) error {
+func (r *Reconciler) observeProfile(ctx context.Context, o *lifecycle.Situation) error {
 	if !shape.UsesProfiles(&o.Gate.Spec) || kueuestate.IsComponent(o.Workload) {
 		return nil
 	}
@@ -206,19 +201,19 @@ func (r *Reconciler) observeProfile(ctx context.Context, o *Situation) error {
 
 // measure adds what a decision needs: query results, the ledger's view and the pending
 // workloads. Other phases need none of it.
-func (r *Reconciler) measure(ctx context.Context, o *Situation) error {
+func (r *Reconciler) measure(ctx context.Context, o *lifecycle.Situation) error {
 	switch {
-	case o.decides():
+	case o.Decides():
 		r.measureRoom(ctx, o)
-	case phaseOf(o) == PhaseGateUnknown && o.Gate.Exists:
-		o.Room.Key = r.cache.KeyOf(o.Gate.Gate, o.jobFacts())
+	case lifecycle.PhaseOf(o) == lifecycle.PhaseGateUnknown && o.Gate.Exists:
+		o.Room.Key = r.cache.KeyOf(o.Gate.Gate, o.JobFacts())
 	}
 	return r.measureOthers(ctx, o)
 }
 
 // measureOthers adds whether other workloads wait for the quota of a workload that may yield.
-func (r *Reconciler) measureOthers(ctx context.Context, o *Situation) error {
-	if !o.decides() && phaseOf(o) != PhaseAwaitingPrimary || !o.mayYield() {
+func (r *Reconciler) measureOthers(ctx context.Context, o *lifecycle.Situation) error {
+	if !o.Decides() && lifecycle.PhaseOf(o) != lifecycle.PhaseAwaitingPrimary || !o.MayYield() {
 		return nil
 	}
 	var err error
@@ -227,26 +222,26 @@ func (r *Reconciler) measureOthers(ctx context.Context, o *Situation) error {
 }
 
 // measureRoom adds the query results and the ledger's view.
-func (r *Reconciler) measureRoom(ctx context.Context, o *Situation) {
-	candidates, fleet := r.cache.Candidates(ctx, o.Gate.Gate, o.jobFacts())
+func (r *Reconciler) measureRoom(ctx context.Context, o *lifecycle.Situation) {
+	candidates, fleet := r.cache.Candidates(ctx, o.Gate.Gate, o.JobFacts())
 	r.addRoom(o, candidates, fleet)
 	o.Room.HoldingOn = r.holdingOn(ctx, o)
 }
 
 // addRoom adds query results of the job's facts, and the ledger's view.
-func (r *Reconciler) addRoom(o *Situation, candidates []gate.Candidate, fleet gate.Fleet) {
-	o.Room.Key = r.cache.KeyOf(o.Gate.Gate, o.jobFacts())
+func (r *Reconciler) addRoom(o *lifecycle.Situation, candidates []gate.Candidate, fleet gate.Fleet) {
+	o.Room.Key = r.cache.KeyOf(o.Gate.Gate, o.JobFacts())
 	o.Room.Fleet = fleet
-	o.Room.Candidates = o.usable(candidates)
+	o.Room.Candidates = o.Usable(candidates)
 	o.Room.View = r.viewFor(o)
-	o.Room.Preceding = r.waiting.Preceding(o.waitEntry(o.Room.Key))
+	o.Room.Preceding = r.waiting.Preceding(o.WaitEntry(o.Room.Key))
 }
 
 // holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them
 // only when the nomination is about to be widened. If that query fails, the time alone decides.
-func (r *Reconciler) holdingOn(ctx context.Context, o *Situation) []string {
-	owners := o.owners()
-	if !o.isWideningDue() || o.Room.Fleet.Problem != "" || len(owners) == 0 {
+func (r *Reconciler) holdingOn(ctx context.Context, o *lifecycle.Situation) []string {
+	owners := o.Owners()
+	if !o.IsWideningDue() || o.Room.Fleet.Problem != "" || len(owners) == 0 {
 		return nil
 	}
 	clusters, err := r.cache.HolderClusters(ctx, o.Room.Key, owners)

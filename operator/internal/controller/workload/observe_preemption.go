@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -14,7 +16,7 @@ import (
 // observeQueue reads the workload's ClusterQueue: whether checks are still to come, which ClusterQueues
 // share quota with it, and from whom it may take quota. The queues of the same name on the workers are assumed to have the same policy and
 // cohort.
-func (r *Reconciler) observeQueue(ctx context.Context, o *Situation) error {
+func (r *Reconciler) observeQueue(ctx context.Context, o *lifecycle.Situation) error {
 	queue := &kueue.ClusterQueue{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: string(o.Workload.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
 		return err

@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 import (
 	"slices"
@@ -32,7 +32,7 @@ type Situation struct {
 	MultiKueue MultiKueue
 	Gate       Gate
 	Record     Record
-	History    history
+	History    History
 	Queue      Queue
 	Request    Request
 	Job        Job
@@ -83,6 +83,12 @@ type Gate struct {
 type Record struct {
 	dispatch.Record
 	Err error
+}
+
+// decodeRecord reads the annotation of a workload.
+func DecodeRecord(wl *kueue.Workload, now time.Time) Record {
+	r, err := dispatch.Decode(wl.Annotations)
+	return Record{Record: r.Until(now), Err: err}
 }
 
 // Queue is what the workload's ClusterQueue on the hub permits.
@@ -158,7 +164,7 @@ type Room struct {
 
 // factsUnder reads the facts of the workload, or of another component of its job, as a gate's
 // settings ask for.
-func (o *Situation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
+func (o *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
 	opts := shape.OptionsOf(spec, func(flavor string) map[string]string { return o.Request.FlavorLabels[flavor] })
 	opts.Profile, opts.Copied = o.Request.Profile, o.Checks.MultiKueue != ""
 	if o.Request.ClaimTemplates != nil {
@@ -174,28 +180,28 @@ func (o *Situation) factsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateS
 // mayYield reports whether the workload gives up its quota if another one waits for it: it has held
 // the quota for long enough, or follows the primary component of its job. A yield would reset the
 // retries that Kueue counts, and end a trial in the middle. A workload is tried once.
-func (o *Situation) mayYield() bool {
+func (o *Situation) MayYield() bool {
 	rule := o.Gate.Spec.WhenUnplaceable
 	switch {
 	case rule.Mode != v1alpha1.UnplaceableYield || o.Workload.Status.Admission == nil || o.Job.Cluster != "" || kueuestate.HasRetries(o.Workload):
 		return false
 	case slices.ContainsFunc(o.Checks.Trials, func(name string) bool { return kueuestate.FindCheck(o.Workload, name).State == kueue.CheckStatePending }):
 		return false
-	case phaseOf(o) == PhaseAwaitingPrimary:
+	case PhaseOf(o) == PhaseAwaitingPrimary:
 		return o.mayYieldWithPrimary()
 	}
-	return phaseOf(o) == PhaseWaiting && o.Now.Sub(o.waitingSince(o.Checks.Own...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
+	return PhaseOf(o) == PhaseWaiting && o.Now.Sub(o.waitingSince(o.Checks.Own...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
 }
 
 // decides reports whether the step of this phase rests on a decision of the gate.
-func (o *Situation) decides() bool {
-	isDeciding := slices.Contains([]Phase{PhaseWaiting, PhaseNominating, PhaseNominated, PhaseEvictionStuck}, phaseOf(o))
+func (o *Situation) Decides() bool {
+	isDeciding := slices.Contains([]Phase{PhaseWaiting, PhaseNominating, PhaseNominated, PhaseEvictionStuck}, PhaseOf(o))
 	return isDeciding && o.Gate.Known && o.Gate.Problem == "" && len(o.Checks.Own) == 1
 }
 
 // usable are the gate's clusters of which MultiKueue's configuration, the pods' own node selectors and the other
 // Workloads of the job rule some out.
-func (o *Situation) usable(candidates []gate.Candidate) []gate.Candidate {
+func (o *Situation) Usable(candidates []gate.Candidate) []gate.Candidate {
 	list := o.undecidedCandidates()
 	left, leftFor := o.Record.LeftCluster(o.Now)
 	for _, c := range candidates {
@@ -233,8 +239,8 @@ func (o *Situation) mayRequestClusters() bool {
 
 // rank is the workload's place in the gate's order. A yield does not move it to the end. Users may
 // write the record, but no workload has waited since before its creation.
-func (o *Situation) rank() order.Rank {
-	rank := order.Rank{Since: o.quotaReservedAt(), Name: o.Key.String()}
+func (o *Situation) Rank() order.Rank {
+	rank := order.Rank{Since: o.QuotaReservedAt(), Name: o.Key.String()}
 	if first := o.Record.WaitsSince; !first.IsZero() {
 		if created := o.Workload.CreationTimestamp.Time; first.Before(created) {
 			first = created
@@ -251,10 +257,10 @@ func (o *Situation) rank() order.Rank {
 
 // waitEntry is the workload's entry in the wait queue. A workload without a decision competes
 // with no other one.
-func (o *Situation) waitEntry(key registry.QueryKey) waitqueue.Entry {
-	e := waitqueue.Entry{Workload: o.Key, Key: key, Rank: o.rank(), Aging: gate.RulesOf(&o.Gate.Spec).Hold.Aging}
+func (o *Situation) WaitEntry(key registry.QueryKey) waitqueue.Entry {
+	e := waitqueue.Entry{Workload: o.Key, Key: key, Rank: o.Rank(), Aging: gate.RulesOf(&o.Gate.Spec).Hold.Aging}
 	if key.Facts != "" {
-		e.PodSets, e.Limits = o.jobFacts().PodSets, o.limits()
+		e.PodSets, e.Limits = o.JobFacts().PodSets, o.limits()
 	}
 	return e
 }
@@ -273,7 +279,7 @@ func runTimeLimit(wl *kueue.Workload) time.Duration {
 // group. nil = unknown: the components of a job share one owner, and the exporter does not show
 // the pods of devices that it does not measure. Without MultiKueue, a controller that the Workload
 // does not name may own the job, such as a CronJob. MultiKueue's copies have no such owner.
-func (o *Situation) owners() []ledger.Owner {
+func (o *Situation) Owners() []ledger.Owner {
 	isUnmeasured := func(p shape.PodSet) bool { return !shape.IsMeasured(p.Resource) }
 	if !o.Request.Facts.Remote || kueuestate.IsComponent(o.Workload) || slices.ContainsFunc(o.Request.Facts.PodSets, isUnmeasured) {
 		return nil
@@ -286,7 +292,7 @@ func (o *Situation) owners() []ledger.Owner {
 }
 
 // check is the gate's entry.
-func (o *Situation) check() *kueue.AdmissionCheckState {
+func (o *Situation) Check() *kueue.AdmissionCheckState {
 	return kueuestate.FindCheck(o.Workload, o.Checks.Own[0])
 }
 
@@ -314,7 +320,7 @@ func (o *Situation) hasYielded() bool {
 
 // mayNominate reports whether the nomination is the gate's turn: every other check except
 // MultiKueue's is Ready, and Kueue does not follow another component of the job.
-func (o *Situation) mayNominate() bool {
+func (o *Situation) MayNominate() bool {
 	return o.MultiKueue.Nominates && o.Job.Cluster == "" && o.Checks.MultiKueue != "" && kueuestate.WantsNomination(o.Workload, o.Checks.MultiKueue) &&
 		kueuestate.OtherChecksReady(o.Workload, o.Checks.Own[0], o.Checks.MultiKueue)
 }
@@ -326,7 +332,7 @@ func (o *Situation) readyDecidesPlacement() bool {
 }
 
 // quotaReservedAt is the transition time of QuotaReserved; zero = no such condition.
-func (o *Situation) quotaReservedAt() time.Time {
+func (o *Situation) QuotaReservedAt() time.Time {
 	if c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
 		return c.LastTransitionTime.Time
 	}
@@ -336,7 +342,7 @@ func (o *Situation) quotaReservedAt() time.Time {
 // waitingSince is when the workload began to wait at the gate. Kueue adds the check long
 // before it reserves quota, or to a workload that already holds quota.
 func (o *Situation) waitingSince(checks ...string) time.Time {
-	since := o.quotaReservedAt()
+	since := o.QuotaReservedAt()
 	check := kueuestate.FindCheck(o.Workload, checks[0])
 	if since.IsZero() || check.State != kueue.CheckStatePending {
 		return o.Now
@@ -350,12 +356,12 @@ func (o *Situation) waitingSince(checks ...string) time.Time {
 // awaitsWorker reports whether Kueue chose the workload's cluster before that admitted it, as for a
 // new slice of an elastic job. For any other workload, MultiKueue sets the cluster and its own check
 // Ready in one write.
-func (o *Situation) awaitsWorker() bool {
+func (o *Situation) AwaitsWorker() bool {
 	c := kueuestate.FindCheck(o.Workload, o.Checks.MultiKueue)
 	return c != nil && c.State == kueue.CheckStatePending
 }
 
 // placedOn is the cluster that runs, or is about to run, the workload; empty = none yet.
-func (o *Situation) placedOn() string {
+func (o *Situation) PlacedOn() string {
 	return kueuestate.PlacedCluster(o.Workload, o.Checks.Own, o.Checks.MultiKueue)
 }

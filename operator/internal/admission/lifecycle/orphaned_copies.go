@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 import (
 	"fmt"
@@ -24,9 +24,9 @@ func (o *Situation) possibleCopies() []string {
 	if len(o.Job.SliceOn) > 0 {
 		return slices.Clone(o.Job.SliceOn)
 	}
-	copies, reserved := o.History.copies, o.quotaReservedAt()
-	return slices.DeleteFunc(slices.Clone(copies.clusters), func(c string) bool {
-		hadTime := copies.recorded || reserved.Sub(copies.lostAt) > timing.CopyCleanup
+	copies, reserved := o.History.Copies, o.QuotaReservedAt()
+	return slices.DeleteFunc(slices.Clone(copies.Clusters), func(c string) bool {
+		hadTime := copies.Recorded || reserved.Sub(copies.lostAt) > timing.CopyCleanup
 		return o.MultiKueue.isConnected(c) && reserved.Sub(o.MultiKueue.ConnectedSince[c]) > timing.CopyCleanup && hadTime
 	})
 }
@@ -39,11 +39,11 @@ func (o *Situation) possibleCopies() []string {
 //
 // The wait ends with the time after which a nomination is widened, a minute at most.
 func (o *Situation) waitForCopies(d gate.Decision) (gate.Decision, time.Duration) {
-	copies := o.History.copies
+	copies := o.History.Copies
 	away := slices.DeleteFunc(o.possibleCopies(), func(c string) bool { return o.MultiKueue.Disconnected[c] == "" })
 	until, why := copies.lostAt.Add(min(o.widenAfter(), timing.MaxCopyWait)), "which Kueue can't reach"
-	if len(away) == 0 && copies.recorded && !slices.Contains(copies.clusters, d.Order[0]) {
-		away, until, why = copies.clusters, copies.lostAt.Add(timing.OutageDetection), "from which Kueue may not have removed it yet"
+	if len(away) == 0 && copies.Recorded && !slices.Contains(copies.Clusters, d.Order[0]) {
+		away, until, why = copies.Clusters, copies.lostAt.Add(timing.OutageDetection), "from which Kueue may not have removed it yet"
 	}
 	wait := until.Sub(o.Now)
 	if len(away) == 0 || wait <= 0 {

@@ -1,9 +1,11 @@
-package workload
+package lifecycle
 
 import (
 	"slices"
 	"testing"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -27,11 +29,11 @@ func TestDecides(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			o := observationWith(func(*Situation) {})
 			tc.change(o)
-			if got := o.decides(); got != tc.want {
+			if got := o.Decides(); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
-			if !tc.want && len(o.decision(1).Order) > 0 {
-				t.Errorf("decided %+v", o.decision(1))
+			if !tc.want && len(o.Decision(1).Order) > 0 {
+				t.Errorf("decided %+v", o.Decision(1))
 			}
 		})
 	}
@@ -40,9 +42,9 @@ func TestDecides(t *testing.T) {
 // Samples of devices and of the quota have times of their own.
 func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
 	o := observationWith(func(o *Situation) { o.Gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
-	list := o.usable([]gate.Candidate{{Name: "cluster1", SampledAt: noon, QuotaSampledAt: noon.Add(-time.Minute)}})
+	list := o.Usable([]gate.Candidate{{Name: "cluster1", SampledAt: fixture.Noon, QuotaSampledAt: fixture.Noon.Add(-time.Minute)}})
 	i := slices.IndexFunc(list, func(c gate.Candidate) bool { return c.Name == "cluster1" })
-	if i < 0 || !list[i].SampledAt.Equal(noon) || !list[i].QuotaSampledAt.Equal(noon.Add(-time.Minute)) {
+	if i < 0 || !list[i].SampledAt.Equal(fixture.Noon) || !list[i].QuotaSampledAt.Equal(fixture.Noon.Add(-time.Minute)) {
 		t.Errorf("candidates %+v", list)
 	}
 }
@@ -88,20 +90,20 @@ func TestNominationsThatLastLong(t *testing.T) {
 	}{
 		{"a nomination", func(*Situation) {}, true, false},
 		{"a stuck eviction", func(o *Situation) {
-			setCondition(o.Workload, kueue.WorkloadEvicted, noon.Add(-time.Hour))
+			fixture.SetCondition(o.Workload, kueue.WorkloadEvicted, fixture.Noon.Add(-time.Hour))
 			o.Workload.Status.AdmissionChecks[1].State = kueue.CheckStatePending
 		}, false, false},
-		{"after an hour", func(o *Situation) { o.Now = noon.Add(time.Hour) }, false, true},
-		{"after an hour, and the gate is unknown", func(o *Situation) { o.Now, o.Gate.Known = noon.Add(time.Hour), false }, false, false},
+		{"after an hour", func(o *Situation) { o.Now = fixture.Noon.Add(time.Hour) }, false, true},
+		{"after an hour, and the gate is unknown", func(o *Situation) { o.Now, o.Gate.Known = fixture.Noon.Add(time.Hour), false }, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := observationWith(func(o *Situation) {
-				o.Workload = withRecord(nominated(pendingWorkload(noon), "cluster1"), recordOf(noon, "cluster1"))
-				o.Now = noon.Add(30 * time.Second)
+				o.Workload = fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1"))
+				o.Now = fixture.Noon.Add(30 * time.Second)
 			})
 			tc.change(o)
-			if o.isWideningDue() != tc.widen || o.isOverdue() != tc.overdue {
-				t.Errorf("phase %s: widening is due: %t, overdue: %t", phaseOf(o), o.isWideningDue(), o.isOverdue())
+			if o.IsWideningDue() != tc.widen || o.isOverdue() != tc.overdue {
+				t.Errorf("phase %s: widening is due: %t, overdue: %t", PhaseOf(o), o.IsWideningDue(), o.isOverdue())
 			}
 		})
 	}
@@ -124,20 +126,20 @@ func TestWritesOfADecision(t *testing.T) {
 		{"queued after the check was Ready", setCheck(kueue.CheckStateReady), queued, false, true, true},
 		{"no room again after the check was Ready", func(o *Situation) {
 			setCheck(kueue.CheckStateReady)(o)
-			o.History.lastReason = gate.ReasonNoRoom
+			o.History.LastReason = gate.ReasonNoRoom
 		}, noRoom, false, true, true},
-		{"no room again", func(o *Situation) { o.History.lastReason = gate.ReasonNoRoom }, noRoom, false, true, false},
+		{"no room again", func(o *Situation) { o.History.LastReason = gate.ReasonNoRoom }, noRoom, false, true, false},
 		{"room, and the operator nominates next", func(*Situation) {}, ready, false, true, true},
 		{"room without MultiKueue", withoutMultiKueue, ready, true, true, true},
 		{"room, and Kueue's dispatcher nominates", func(o *Situation) { o.MultiKueue.Nominates = false }, ready, true, true, true},
 		{"no room without MultiKueue", withoutMultiKueue, noRoom, false, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *Situation) { withRecord(o.Workload, dispatch.Record{Yields: 1}) })
+			o := observationWith(func(o *Situation) { fixture.WithRecord(o.Workload, dispatch.Record{Yields: 1}) })
 			tc.change(o)
 			var record, check, event bool
-			for _, w := range o.writeDecision(tc.d, o.Record.Record) {
-				record, check, event = record || w.record != nil, check || w.check != nil, event || w.event != nil
+			for _, w := range o.WriteDecision(tc.d, o.Record.Record) {
+				record, check, event = record || w.Record != nil, check || w.Check != nil, event || w.Event != nil
 			}
 			if record != tc.record || check != tc.check || event != tc.event {
 				t.Errorf("record: %t, check: %t, event: %t", record, check, event)

@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func (o *Situation) limits() waitqueue.Limits {
 		l.PermittedClusters = fmt.Sprintf("%q", permitted)
 	}
 	if o.Request.Facts.Preempts {
-		l.PreemptsBelow = o.rank().Priority
+		l.PreemptsBelow = o.Rank().Priority
 	}
 	if len(o.Job.SliceOn) > 0 {
 		l.SliceOn = fmt.Sprintf("%q", o.Job.SliceOn)

@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ type nodeRequirement struct {
 
 // requirementsOnNodes are those of the pods, of the assigned flavors and of the other
 // checks' updates. Kueue merges them with the gate's.
-func (o *Situation) requirementsOnNodes() []nodeRequirement {
+func (o *Situation) RequirementsOnNodes() []nodeRequirement {
 	var list []nodeRequirement
 	for i := range o.Workload.Spec.PodSets {
 		list = append(list, nodeRequirement{labels: o.Workload.Spec.PodSets[i].Template.Spec.NodeSelector})

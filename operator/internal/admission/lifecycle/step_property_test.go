@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,12 +37,14 @@ func (c chance) state() kueue.CheckState {
 }
 
 // around is a time up to 20 minutes before or after noon.
-func (c chance) around() time.Time { return noon.Add(time.Duration(c.IntN(2400)-1200) * time.Second) }
+func (c chance) around() time.Time {
+	return fixture.Noon.Add(time.Duration(c.IntN(2400)-1200) * time.Second)
+}
 
 func (c chance) record() dispatch.Record {
 	r := dispatch.Record{Attempt: c.IntN(3), NominatedAt: c.around(), Nominated: c.clusters(), EverNominated: c.clusters(), Yields: c.IntN(3), Repair: c.oneIn(4)}
 	if c.oneIn(2) {
-		r.QuotaReservedAt = noon
+		r.QuotaReservedAt = fixture.Noon
 	}
 	for _, at := range []*time.Time{&r.WidenedAt, &r.UnplacedSince, &r.LastYield, &r.WaitsSince, &r.SleepsUntil} {
 		if c.oneIn(4) {
@@ -57,7 +61,7 @@ func (c chance) workload(wl *kueue.Workload) {
 		wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: c.state()})
 	}
 	if c.oneIn(8) {
-		withSecondCheck(wl, c.state())
+		fixture.WithSecondCheck(wl, c.state())
 	}
 	if c.oneIn(8) {
 		i := c.IntN(2)
@@ -72,7 +76,7 @@ func (c chance) workload(wl *kueue.Workload) {
 		n    int
 	}{{kueue.WorkloadEvicted, 4}, {kueue.WorkloadFinished, 20}, {kueue.WorkloadAdmitted, 4}} {
 		if c.oneIn(condition.n) {
-			setCondition(wl, condition.kind, c.around())
+			fixture.SetCondition(wl, condition.kind, c.around())
 		}
 	}
 	if c.oneIn(3) {
@@ -87,7 +91,7 @@ func (c chance) workload(wl *kueue.Workload) {
 		wl.Spec.Active = &active
 	}
 	if c.oneIn(20) {
-		wl.DeletionTimestamp = &metav1.Time{Time: noon}
+		wl.DeletionTimestamp = &metav1.Time{Time: fixture.Noon}
 	}
 	if c.oneIn(10) {
 		wl.Status.Admission = nil
@@ -116,7 +120,7 @@ func (c chance) workload(wl *kueue.Workload) {
 // observe returns a random observation that rests on a ledger.
 func (c chance) observe(l *ledger.Ledger) *Situation {
 	return observationWith(func(o *Situation) {
-		o.Room.LedgerTTL, o.Now = l.TTL, noon.Add(time.Duration(c.IntN(1200))*time.Second)
+		o.Room.LedgerTTL, o.Now = l.TTL, fixture.Noon.Add(time.Duration(c.IntN(1200))*time.Second)
 		c.workload(o.Workload)
 		if c.oneIn(50) {
 			o.Workload = nil
@@ -124,12 +128,12 @@ func (c chance) observe(l *ledger.Ledger) *Situation {
 		}
 		if c.oneIn(20) {
 			staleCache(o)
-			o.History.lastWrite.at = o.Now
+			o.History.LastWrite.At = o.Now
 		}
 		o.MultiKueue.Nominates = !c.oneIn(4)
 		o.Job.Cluster = []string{"", "", "", "cluster1"}[c.IntN(4)]
 		if c.oneIn(4) {
-			o.Job.Unplaced = []*kueue.Workload{replica(2)}
+			o.Job.Unplaced = []*kueue.Workload{fixture.Replica(2)}
 		}
 		if c.oneIn(2) {
 			o.Job.Primary = c.primary()
@@ -140,7 +144,7 @@ func (c chance) observe(l *ledger.Ledger) *Situation {
 		}
 		if c.oneIn(8) {
 			o.Job.SliceOn = c.clusters()
-			o.Job.RunningSlice = readyFor(pendingWorkload(noon), "cluster2", noon)
+			o.Job.RunningSlice = fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster2", fixture.Noon)
 		}
 		o.MultiKueue.Connected, o.MultiKueue.Disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
 		c.history(&o.History)
@@ -163,8 +167,8 @@ func (c chance) observe(l *ledger.Ledger) *Situation {
 		if len(o.Checks.Own) == 0 {
 			o.Gate.Name, o.Gate.Known, o.Gate.Exists, o.Gate.Problem = "", false, false, ""
 		}
-		if !hasQuota && len(o.outdatedChecks()) == 0 {
-			o.forgetChecks()
+		if !hasQuota && len(o.OutdatedChecks()) == 0 {
+			o.Checks, o.Gate.Name, o.MultiKueue.Config = Checks{}, "", ""
 		}
 		o.Room.View = l.View()
 	})
@@ -172,7 +176,7 @@ func (c chance) observe(l *ledger.Ledger) *Situation {
 
 // primary is a primary component with or without quota.
 func (c chance) primary() *kueue.Workload {
-	wl := replica(0)
+	wl := fixture.Replica(0)
 	wl.Status.AdmissionChecks[0].State = c.state()
 	if c.oneIn(2) {
 		active := c.oneIn(2)
@@ -187,14 +191,14 @@ func (c chance) primary() *kueue.Workload {
 	return wl
 }
 
-func (c chance) history(h *history) {
-	h.lateAttempt, h.lastReason = c.IntN(3), []string{"", gate.ReasonNoRoom}[c.IntN(2)]
-	h.lastMessage.kind, h.lastMessage.at = h.lastReason, c.around()
+func (c chance) history(h *History) {
+	h.LateAttempt, h.LastReason = c.IntN(3), []string{"", gate.ReasonNoRoom}[c.IntN(2)]
+	h.LastMessage.Kind, h.LastMessage.At = h.LastReason, c.around()
 	if c.oneIn(3) {
-		h.nominatedSeen = c.clusters()
+		h.NominatedSeen = c.clusters()
 	}
 	if c.oneIn(3) {
-		h.copies = possibleCopies{clusters: c.clusters(), recorded: c.oneIn(2), lostAt: noon.Add(-time.Duration(c.IntN(20)) * time.Second)}
+		h.Copies = possibleCopies{Clusters: c.clusters(), Recorded: c.oneIn(2), lostAt: fixture.Noon.Add(-time.Duration(c.IntN(20)) * time.Second)}
 	}
 }
 
@@ -229,79 +233,79 @@ func (c chance) gate(o *Situation) {
 
 // carryOut changes the observation as the step's writes change the hub, and as the controller
 // remembers them.
-func carryOut(o *Situation, s step, l *ledger.Ledger) error {
-	if s.reservation != nil && !l.Commit(o.Room.View, string(o.Workload.UID), s.reservation.kept, s.reservation.entries, s.reservation.hold) {
+func carryOut(o *Situation, s Step, l *ledger.Ledger) error {
+	if s.Reservation != nil && !l.Commit(o.Room.View, string(o.Workload.UID), s.Reservation.Kept, s.Reservation.Entries, s.Reservation.Hold) {
 		return fmt.Errorf("the ledger changed")
 	}
-	if s.lateAttempt > 0 {
-		o.History.lateAttempt = s.lateAttempt
+	if s.LateAttempt > 0 {
+		o.History.LateAttempt = s.LateAttempt
 	}
-	if s.podsLate != nil {
-		o.History.podsLate = s.podsLate
+	if s.PodsLate != nil {
+		o.History.PodsLate = s.PodsLate
 	}
-	for _, w := range s.writes {
+	for _, w := range s.Writes {
 		switch {
-		case w.record != nil:
+		case w.Record != nil:
 			annotations := maps.Clone(o.Workload.Annotations)
-			annotations[v1alpha1.DispatchAnnotation] = w.record.record.Encode()
+			annotations[v1alpha1.DispatchAnnotation] = w.Record.Record.Encode()
 			o.Workload.Annotations = annotations
-			if w.record.active != nil {
-				o.Workload.Spec.Active = w.record.active
+			if w.Record.Active != nil {
+				o.Workload.Spec.Active = w.Record.Active
 			}
-			if w.record.reason != "" {
-				o.History.lastReason = w.record.reason
+			if w.Record.Reason != "" {
+				o.History.LastReason = w.Record.Reason
 			}
-		case w.nomination != nil:
-			o.Workload.Status.NominatedClusterNames = w.nomination.clusters
+		case w.Nomination != nil:
+			o.Workload.Status.NominatedClusterNames = w.Nomination.Clusters
 		default:
-			for _, name := range w.check.names {
+			for _, name := range w.Check.Names {
 				entry := kueuestate.FindCheck(o.Workload, name)
-				if string(entry.State) != string(w.check.decision.State) {
+				if string(entry.State) != string(w.Check.Decision.State) {
 					entry.LastTransitionTime = metav1.NewTime(o.Now)
 				}
-				entry.State, entry.Message = kueue.CheckState(w.check.decision.State), w.check.decision.Message
-				entry.PodSetUpdates = w.check.podSetUpdates
+				entry.State, entry.Message = kueue.CheckState(w.Check.Decision.State), w.Check.Decision.Message
+				entry.PodSetUpdates = w.Check.PodSetUpdates
 			}
-			if w.check.rememberReason {
-				o.History.lastReason = w.check.decision.Reason
+			if w.Check.RememberReason {
+				o.History.LastReason = w.Check.Decision.Reason
 			}
-			if w.check.messageKind != "" {
-				o.History.lastMessage.kind, o.History.lastMessage.at = w.check.messageKind, o.Now
+			if w.Check.MessageKind != "" {
+				o.History.LastMessage.Kind, o.History.LastMessage.At = w.Check.MessageKind, o.Now
 			}
 		}
 	}
-	o.readRecord()
-	if len(o.Checks.Own) > 0 && o.check().State == kueue.CheckStateReady && o.mayNominate() && kueuestate.AcceptsCheckUpdate(o.Workload) {
-		o.History = o.History.withNominations(o.Workload.Status.NominatedClusterNames)
+	o.Record = DecodeRecord(o.Workload, o.Now)
+	if len(o.Checks.Own) > 0 && o.Check().State == kueue.CheckStateReady && o.MayNominate() && kueuestate.AcceptsCheckUpdate(o.Workload) {
+		o.History = o.History.WithNominations(o.Workload.Status.NominatedClusterNames)
 	}
 	o.Room.View = l.View()
 	return nil
 }
 
 // forbidden returns what a step does that Kueue's state, or another owner, forbids.
-func forbidden(o *Situation, s step) error {
+func forbidden(o *Situation, s Step) error {
 	switch {
-	case len(s.writes) > 0 && (o.Workload == nil || phaseOf(o) == PhaseCacheStale || kueuestate.IsFinished(o.Workload) || !o.Workload.DeletionTimestamp.IsZero()):
+	case len(s.Writes) > 0 && (o.Workload == nil || PhaseOf(o) == PhaseCacheStale || kueuestate.IsFinished(o.Workload) || !o.Workload.DeletionTimestamp.IsZero()):
 		return fmt.Errorf("writes to an object that is gone, finished or not up to date")
-	case s.wait != nil && (o.Workload == nil || !kueuestate.AcceptsCheckUpdate(o.Workload) || len(o.Checks.Own) == 0):
+	case s.Wait != nil && (o.Workload == nil || !kueuestate.AcceptsCheckUpdate(o.Workload) || len(o.Checks.Own) == 0):
 		return fmt.Errorf("waits for a gate that may not decide")
-	case s.requeueAfter < 0:
-		return fmt.Errorf("looks again after %s", s.requeueAfter)
+	case s.RequeueAfter < 0:
+		return fmt.Errorf("looks again after %s", s.RequeueAfter)
 	}
 	hasRecord, isReady := false, map[string]bool{}
-	for _, w := range s.writes {
+	for _, w := range s.Writes {
 		var err error
 		switch {
-		case w.record != nil:
-			hasRecord, err = true, forbiddenRecord(o, w.record)
-		case w.check != nil:
-			err = forbiddenCheck(o, w.check)
-			for _, name := range w.check.names {
-				isReady[name] = w.check.decision.State == gate.Ready
+		case w.Record != nil:
+			hasRecord, err = true, forbiddenRecord(o, w.Record)
+		case w.Check != nil:
+			err = forbiddenCheck(o, w.Check)
+			for _, name := range w.Check.Names {
+				isReady[name] = w.Check.Decision.State == gate.Ready
 			}
 		default:
-			err = forbiddenNomination(o, w.nomination, isReady)
-			if err == nil && !hasRecord && phaseOf(o) != PhaseUngated {
+			err = forbiddenNomination(o, w.Nomination, isReady)
+			if err == nil && !hasRecord && PhaseOf(o) != PhaseUngated {
 				err = fmt.Errorf("nominates without a record")
 			}
 		}
@@ -312,59 +316,59 @@ func forbidden(o *Situation, s step) error {
 	return forbiddenHold(o, s)
 }
 
-func forbiddenRecord(o *Situation, w *recordWrite) error {
+func forbiddenRecord(o *Situation, w *RecordWrite) error {
 	switch {
-	case phaseOf(o) == PhaseReturning && (w.active == nil || *w.active) && w.record.SleepsUntil.IsZero():
+	case PhaseOf(o) == PhaseReturning && (w.Active == nil || *w.Active) && w.Record.SleepsUntil.IsZero():
 		return nil
-	case w.active != nil && !*w.active && o.Job.Cluster != "":
+	case w.Active != nil && !*w.Active && o.Job.Cluster != "":
 		return fmt.Errorf("deactivates a component, so that MultiKueue deletes those that run on %s", o.Job.Cluster)
-	case w.active != nil && (*w.active || w.record.SleepsUntil.IsZero()):
-		return fmt.Errorf("sets spec.active to %t and activates at %s", *w.active, w.record.SleepsUntil)
-	case phaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload), len(o.Checks.Own) == 0 && phaseOf(o) != PhaseEvictionStuck:
+	case w.Active != nil && (*w.Active || w.Record.SleepsUntil.IsZero()):
+		return fmt.Errorf("sets spec.active to %t and activates at %s", *w.Active, w.Record.SleepsUntil)
+	case PhaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload), len(o.Checks.Own) == 0 && PhaseOf(o) != PhaseEvictionStuck:
 		return fmt.Errorf("writes the record of a workload that is not the gate's")
 	}
 	return nil
 }
 
-func forbiddenCheck(o *Situation, w *checkWrite) error {
-	isReset := phaseOf(o) == PhaseQuotaLost && w.decision.State == gate.Pending && !kueuestate.IsEvicted(o.Workload) && kueuestate.IsActive(o.Workload) && !kueuestate.IsAdmitted(o.Workload)
-	if len(w.names) == 0 || phaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload) && !isReset {
-		return fmt.Errorf("writes checks %v", w.names)
+func forbiddenCheck(o *Situation, w *CheckWrite) error {
+	isReset := PhaseOf(o) == PhaseQuotaLost && w.Decision.State == gate.Pending && !kueuestate.IsEvicted(o.Workload) && kueuestate.IsActive(o.Workload) && !kueuestate.IsAdmitted(o.Workload)
+	if len(w.Names) == 0 || PhaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload) && !isReset {
+		return fmt.Errorf("writes checks %v", w.Names)
 	}
-	for _, name := range w.names {
+	for _, name := range w.Names {
 		entry := kueuestate.FindCheck(o.Workload, name)
-		if entry == nil || !slices.Contains(o.Checks.Own, name) || phaseOf(o) != PhaseEvictionStuck && entry.State != kueue.CheckStatePending && entry.State != kueue.CheckStateReady {
+		if entry == nil || !slices.Contains(o.Checks.Own, name) || PhaseOf(o) != PhaseEvictionStuck && entry.State != kueue.CheckStatePending && entry.State != kueue.CheckStateReady {
 			return fmt.Errorf("writes check %s: %+v", name, entry)
 		}
 	}
-	if w.decision.State == gate.Rejected && o.Job.Cluster != "" {
+	if w.Decision.State == gate.Rejected && o.Job.Cluster != "" {
 		return fmt.Errorf("rejects a component, so that MultiKueue deletes those that run on %s", o.Job.Cluster)
 	}
-	if w.decision.State == gate.Rejected && o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds == nil || w.decision.State == gate.Retry {
-		return fmt.Errorf("writes state %s", w.decision.State)
+	if w.Decision.State == gate.Rejected && o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds == nil || w.Decision.State == gate.Retry {
+		return fmt.Errorf("writes state %s", w.Decision.State)
 	}
-	if len(w.podSetUpdates) > 0 && (w.decision.State != gate.Ready || o.Checks.MultiKueue != "" && o.MultiKueue.Nominates) {
+	if len(w.PodSetUpdates) > 0 && (w.Decision.State != gate.Ready || o.Checks.MultiKueue != "" && o.MultiKueue.Nominates) {
 		return fmt.Errorf("writes updates of pods")
 	}
 	return nil
 }
 
-func forbiddenNomination(o *Situation, w *nominationWrite, isReady map[string]bool) error {
+func forbiddenNomination(o *Situation, w *NominationWrite, isReady map[string]bool) error {
 	before := o.Workload.Status.NominatedClusterNames
 	switch {
 	case !o.MultiKueue.Nominates || !kueuestate.WantsNomination(o.Workload, o.Checks.MultiKueue) || kueuestate.IsPinnedByKueue(o.Workload):
 		return fmt.Errorf("nominates although another component does")
-	case phaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload):
+	case PhaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload):
 		return fmt.Errorf("nominates without quota")
-	case len(w.clusters) == 0 || len(w.clusters) > dispatch.MaxNominated || len(slices.Compact(slices.Sorted(slices.Values(w.clusters)))) != len(w.clusters):
-		return fmt.Errorf("nominates %v", w.clusters)
+	case len(w.Clusters) == 0 || len(w.Clusters) > dispatch.MaxNominated || len(slices.Compact(slices.Sorted(slices.Values(w.Clusters)))) != len(w.Clusters):
+		return fmt.Errorf("nominates %v", w.Clusters)
 	}
 	for _, c := range before {
-		if !slices.Contains(w.clusters, c) {
+		if !slices.Contains(w.Clusters, c) {
 			return fmt.Errorf("revokes %s", c)
 		}
 	}
-	for _, c := range w.clusters {
+	for _, c := range w.Clusters {
 		if !slices.Contains(before, c) && !o.MultiKueue.isConnected(c) {
 			return fmt.Errorf("nominates %s, which Kueue is not connected to", c)
 		}
@@ -378,13 +382,13 @@ func forbiddenNomination(o *Situation, w *nominationWrite, isReady map[string]bo
 }
 
 // forbiddenHold: a hold is for the workload itself, on a cluster with fresh samples and too little room.
-func forbiddenHold(o *Situation, s step) error {
-	if s.reservation == nil || s.reservation.hold == nil {
+func forbiddenHold(o *Situation, s Step) error {
+	if s.Reservation == nil || s.Reservation.Hold == nil {
 		return nil
 	}
-	h := s.reservation.hold
+	h := s.Reservation.Hold
 	i := slices.IndexFunc(o.Room.Candidates, func(c gate.Candidate) bool { return c.Name == h.Cluster })
-	if h.UID != string(o.Workload.UID) || i < 0 || s.decision == nil || s.decision.State != gate.Pending {
+	if h.UID != string(o.Workload.UID) || i < 0 || s.Decision == nil || s.Decision.State != gate.Pending {
 		return fmt.Errorf("holds %s for %s", h.Cluster, h.UID)
 	}
 	if c := o.Room.Candidates[i]; o.Now.Sub(c.SampledAt) > gate.RulesOf(&o.Gate.Spec).MaxSampleAge || c.Unusable != "" {
@@ -402,23 +406,23 @@ func TestStepsOfRandomObservations(t *testing.T) {
 		l := ledger.New(time.Second, time.Hour)
 		o := chance{rand.New(rand.NewPCG(seed, 1))}.observe(l)
 		for n := 0; ; n++ {
-			covered[phaseOf(o)]++
-			s := next(o)
+			covered[PhaseOf(o)]++
+			s := Next(o)
 			if err := forbidden(o, s); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, phaseOf(o), err)
+				t.Fatalf("seed %d, phase %s: %v", seed, PhaseOf(o), err)
 			}
-			to := s.leadsTo(phaseOf(o))
-			if !isDocumented(phaseOf(o), to) {
-				t.Fatalf("seed %d: %s leads to %s, which is not documented", seed, phaseOf(o), to)
+			to := s.LeadsTo(PhaseOf(o))
+			if !isDocumented(PhaseOf(o), to) {
+				t.Fatalf("seed %d: %s leads to %s, which is not documented", seed, PhaseOf(o), to)
 			}
-			if len(s.writes) == 0 {
+			if len(s.Writes) == 0 {
 				break
 			}
 			if n == most {
-				t.Fatalf("seed %d, phase %s: the step still writes %+v", seed, phaseOf(o), s.writes[0])
+				t.Fatalf("seed %d, phase %s: the step still writes %+v", seed, PhaseOf(o), s.Writes[0])
 			}
 			if err := carryOut(o, s, l); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, phaseOf(o), err)
+				t.Fatalf("seed %d, phase %s: %v", seed, PhaseOf(o), err)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 import (
 	"fmt"
@@ -15,48 +15,35 @@ import (
 
 // lateAdmission is an admission whose pods were not ready within timing.PodsReadyLimit. The
 // cluster granted quota, but can't schedule or start the pods.
-type lateAdmission struct{ gate, cluster string }
+type LateAdmission struct{ Gate, Cluster string }
 
 // waitsForPods returns for how long the workload's pods have not been ready since a cluster
 // admitted it. It returns false if the pods were ready once, or Kueue does not report PodsReady.
-func (o *Situation) waitsForPods() (time.Duration, bool) {
-	if len(o.Checks.Own) == 0 || o.placedOn() == "" || !kueuestate.AcceptsCheckUpdate(o.Workload) {
+func (o *Situation) WaitsForPods() (time.Duration, bool) {
+	if len(o.Checks.Own) == 0 || o.PlacedOn() == "" || !kueuestate.AcceptsCheckUpdate(o.Workload) {
 		return 0, false
 	}
 	c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadPodsReady)
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != kueue.WorkloadWaitForStart {
 		return 0, false
 	}
-	return o.Now.Sub(o.admittedAt(o.Now)), true
+	return o.Now.Sub(o.AdmittedAt(o.Now)), true
 }
 
 // stepIdle reports an admitted workload once if its pods do not
 // become ready: the gate's work is done, but its decision may have been wrong. Kueue requeues
 // such a workload if waitForPodsReady in its configuration says so.
-func (o *Situation) stepIdle() step {
-	s := step{}
-	waited, waits := o.waitsForPods()
+func (o *Situation) stepIdle() Step {
+	s := Step{}
+	waited, waits := o.WaitsForPods()
 	switch {
-	case !waits || o.History.podsLate != nil:
+	case !waits || o.History.PodsLate != nil:
 	case waited < timing.PodsReadyLimit:
-		s.requeueAfter = timing.PodsReadyLimit - waited
+		s.RequeueAfter = timing.PodsReadyLimit - waited
 	default:
-		s.podsLate = &lateAdmission{gate: o.Gate.Name, cluster: o.placedOn()}
-		s.event = &notice{warning: true, reason: "PodsNotReady", message: gate.Truncate(fmt.Sprintf(
-			"%s admitted it %s ago, but its pods are not ready; check there whether they can be scheduled", o.placedOn(), waited.Round(time.Second)))}
+		s.PodsLate = &LateAdmission{Gate: o.Gate.Name, Cluster: o.PlacedOn()}
+		s.Event = &Notice{Warning: true, Reason: "PodsNotReady", Message: gate.Truncate(fmt.Sprintf(
+			"%s admitted it %s ago, but its pods are not ready; check there whether they can be scheduled", o.PlacedOn(), waited.Round(time.Second)))}
 	}
 	return s
-}
-
-// countLateAdmissions counts the late admissions of all workloads.
-func (h *histories) countLateAdmissions() map[lateAdmission]int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	counts := map[lateAdmission]int{}
-	for _, one := range h.byUID {
-		if one.podsLate != nil {
-			counts[*one.podsLate]++
-		}
-	}
-	return counts
 }
