@@ -13,30 +13,30 @@ import (
 // limits are the inputs of the gate's decision that differ between workloads and that neither the
 // rank nor the queries show. A new input of candidatesWith or rules belongs here, unless the facts
 // or the rank determine it.
-func (o *Situation) limits() waitqueue.Limits {
-	l := waitqueue.Limits{MultiKueueConfig: o.MultiKueue.Config, JobCluster: o.Job.Cluster, HasPlaceInJob: o.hasPlaceInJob(), RunsFor: roundUp(o.jobRunsFor()), NoHold: !o.mayHold()}
-	l.LeftCluster, _ = o.Record.LeftCluster(o.Now)
-	if permitted, isRestricted := kueuestate.PermittedClusters(o.Workload); isRestricted && o.Checks.MultiKueue != "" {
+func (s *Situation) limits() waitqueue.Limits {
+	l := waitqueue.Limits{MultiKueueConfig: s.MultiKueue.Config, JobCluster: s.Job.Cluster, HasPlaceInJob: s.hasPlaceInJob(), RunsFor: roundUp(s.jobRunsFor()), NoHold: !s.mayHold()}
+	l.LeftCluster, _ = s.Record.LeftCluster(s.Now)
+	if permitted, isRestricted := kueuestate.PermittedClusters(s.Workload); isRestricted && s.Checks.MultiKueue != "" {
 		l.PermittedClusters = fmt.Sprintf("%q", permitted)
 	}
-	if o.Request.Facts.Preempts {
-		l.PreemptsBelow = o.Rank().Priority
+	if s.Request.Facts.Preempts {
+		l.PreemptsBelow = s.Rank().Priority
 	}
-	if len(o.Job.SliceOn) > 0 {
-		l.SliceOn = fmt.Sprintf("%q", o.Job.SliceOn)
+	if len(s.Job.SliceOn) > 0 {
+		l.SliceOn = fmt.Sprintf("%q", s.Job.SliceOn)
 	}
-	if o.pinsPods() {
-		l.NodeLabels = fmt.Sprintf("%q", o.requiredPins())
+	if s.pinsPods() {
+		l.NodeLabels = fmt.Sprintf("%q", s.requiredPins())
 	}
 	return l
 }
 
 // requiredPins are the values that the workload's own requirements demand of the labels with which
 // the gate pins pods to a cluster.
-func (o *Situation) requiredPins() []string {
+func (s *Situation) requiredPins() []string {
 	var pins []string
-	for key := range o.Gate.Spec.PodSetUpdates.NodeSelector {
-		for _, r := range o.Request.NodeRequirements {
+	for key := range s.Gate.Spec.PodSetUpdates.NodeSelector {
+		for _, r := range s.Request.NodeRequirements {
 			if value, ok := r.labels[key]; ok {
 				pins = append(pins, key+"="+value)
 			}

@@ -2,7 +2,7 @@
 // check of each Workload and, as Kueue's external dispatcher, nominates the clusters that
 // MultiKueue copies it to.
 //
-// reconcile.go is the state machine: phaseOf names the state of an observation, next computes
+// reconcile.go is the state machine: PhaseOf names the state of a situation, next computes
 // the step that the state calls for, apply carries the step out. operator/docs/admission.md
 // has its diagram.
 package workload
