@@ -105,6 +105,18 @@ func (h History) WithNominations(nominated []string) History {
 	return h
 }
 
+// WithRunning records the admission by a cluster.
+func (h History) WithRunning(e ledger.Entry) History {
+	h.Running = &e
+	return h
+}
+
+// WithPodsLate records that the pods of the present admission are late; nil = they are not.
+func (h History) WithPodsLate(late *LateAdmission) History {
+	h.PodsLate = late
+	return h
+}
+
 // WithoutQuota ends an attempt. endedByWorker: no copy is left, or none that the next attempt
 // waits for.
 func (h History) WithoutQuota(endedByWorker bool, now time.Time) History {

@@ -193,9 +193,9 @@ func (s *Situation) MayYield() bool {
 	return PhaseOf(s) == PhaseWaiting && s.Now.Sub(s.waitingSince(s.Checks.Own...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
 }
 
-// Usable are the gate's clusters of which MultiKueue's configuration, the pods' own node selectors and the other
+// usable are the gate's clusters of which MultiKueue's configuration, the pods' own node selectors and the other
 // Workloads of the job rule some out.
-func (s *Situation) Usable(candidates []gate.Candidate) []gate.Candidate {
+func (s *Situation) usable(candidates []gate.Candidate) []gate.Candidate {
 	list := s.undecidedCandidates()
 	left, leftFor := s.Record.LeftCluster(s.Now)
 	for _, c := range candidates {

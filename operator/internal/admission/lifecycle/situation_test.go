@@ -42,7 +42,7 @@ func TestDecides(t *testing.T) {
 // Samples of devices and of the quota have times of their own.
 func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
 	s := situationWith(func(s *Situation) { s.Gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
-	list := s.Usable([]gate.Candidate{{Name: "cluster1", SampledAt: fixture.Noon, QuotaSampledAt: fixture.Noon.Add(-time.Minute)}})
+	list := s.usable([]gate.Candidate{{Name: "cluster1", SampledAt: fixture.Noon, QuotaSampledAt: fixture.Noon.Add(-time.Minute)}})
 	i := slices.IndexFunc(list, func(c gate.Candidate) bool { return c.Name == "cluster1" })
 	if i < 0 || !list[i].SampledAt.Equal(fixture.Noon) || !list[i].QuotaSampledAt.Equal(fixture.Noon.Add(-time.Minute)) {
 		t.Errorf("candidates %+v", list)

@@ -114,7 +114,7 @@ func (s *Situation) Decision(attempt int) gate.Decision {
 	if !s.Decides() {
 		return gate.Decision{}
 	}
-	return gate.Decide(s.JobFacts(), s.Room.Candidates, s.Room.Fleet, s.Room.View, s.Rules(), attempt+kueuestate.CountEvictions(s.Workload), s.Now)
+	return s.Inputs(attempt).Decide(s.Now)
 }
 
 func (s *Situation) Rules() gate.Rules {
@@ -226,7 +226,7 @@ func (s *Situation) UsableHold(d gate.Decision) *ledger.Hold {
 // mayHold reports whether a cluster may be held for the workload. It may not while the workload waits for
 // another check, without which it does not start, or components of its job for quota. The check of a trial
 // waits for copies of the workload, which the hold would keep from the cluster.
-func (s *Situation) mayHold() bool { return s.AwaitedCheck() == "" && !s.lacksJobQuota() }
+func (s *Situation) mayHold() bool { return s.awaitedCheck() == "" && !s.lacksJobQuota() }
 
 // holdEvent is the event of a hold that begins; nil = none does.
 func (s *Situation) holdEvent(d gate.Decision) *Notice {
@@ -384,9 +384,9 @@ func nominationMessage(clusters []string, message string) string {
 	return gate.Truncate(fmt.Sprintf("nominated %s: %s", strings.Join(clusters, ", "), message))
 }
 
-// AwaitedCheck returns an admission check of another controller than the gate and MultiKueue that is not
+// awaitedCheck returns an admission check of another controller than the gate and MultiKueue that is not
 // Ready. Empty means none.
-func (s *Situation) AwaitedCheck() string {
+func (s *Situation) awaitedCheck() string {
 	for _, c := range s.Workload.Status.AdmissionChecks {
 		if name := string(c.Name); c.State != kueue.CheckStateReady && name != s.Checks.MultiKueue && !slices.Contains(s.Checks.Own, name) {
 			return name

@@ -12,13 +12,13 @@ import (
 )
 
 // account brings ledger and history up to date with what the situation shows: quota lost
-// or reserved again, admission by a cluster, pods ready.
-func (r *Reconciler) account(s *lifecycle.Situation) {
+// or reserved again, admission by a cluster, pods ready. It returns the situation with the new history.
+func (r *Reconciler) account(s *lifecycle.Situation) *lifecycle.Situation {
 	if s.Workload == nil {
 		uid := r.histories.remove(s.Key)
 		r.endAttempt(uid, s, endedUnseen)
 		r.histories.drop(uid)
-		return
+		return s
 	}
 	uid := s.Workload.UID
 	if former := r.histories.rename(s.Key, uid); former != "" { // deleted and created again between two looks
@@ -38,29 +38,29 @@ func (r *Reconciler) account(s *lifecycle.Situation) {
 				r.evictions.Observe(began, complete)
 			}
 		}
-		s.History = r.endAttempt(uid, s, how)
-		return
+		return s.WithHistory(r.endAttempt(uid, s, how))
 	}
 	if s.IsNewQuota() {
 		if !s.History.ReservedAt.IsZero() { // Kueue released and reserved the quota between two looks
-			s.History = r.endAttempt(uid, s, endedUnseen)
+			s = s.WithHistory(r.endAttempt(uid, s, endedUnseen))
 		}
-		s.History = s.History.WithQuota(s.Workload, s.QuotaReservedAt(), s.Now)
+		s = s.WithHistory(s.History.WithQuota(s.Workload, s.QuotaReservedAt(), s.Now))
 	}
 	if len(s.Checks.Own) > 0 && s.Check().State == kueue.CheckStateReady && s.MayNominate() && kueuestate.AcceptsCheckUpdate(s.Workload) {
-		s.History = s.History.WithNominations(s.Workload.Status.NominatedClusterNames)
+		s = s.WithHistory(s.History.WithNominations(s.Workload.Status.NominatedClusterNames))
 	}
 	if _, waits := s.WaitsForPods(); !waits {
-		s.History.PodsLate = nil
+		s = s.WithHistory(s.History.WithPodsLate(nil))
 	}
 	switch cluster := s.PlacedOn(); {
 	case cluster == "" || !s.Gate.Known:
 	case s.AwaitsWorker():
 		r.holdPinned(s, cluster)
 	default:
-		r.accountAdmission(s, cluster)
+		s = r.accountAdmission(s, cluster)
 	}
 	r.histories.put(uid, s.History)
+	return s
 }
 
 const (
@@ -106,10 +106,10 @@ func (r *Reconciler) endAttempt(uid types.UID, s *lifecycle.Situation, how endin
 
 // accountAdmission records the cluster that admitted the workload, and since when its pods
 // are ready.
-func (r *Reconciler) accountAdmission(s *lifecycle.Situation, cluster string) {
+func (r *Reconciler) accountAdmission(s *lifecycle.Situation, cluster string) *lifecycle.Situation {
 	e := s.AdmittedEntry(cluster, s.AdmittedAt(s.Now))
 	isNews := s.History.Running == nil || s.History.Running.Cluster != cluster
-	s.History.Running = &e
+	s = s.WithHistory(s.History.WithRunning(e))
 	r.ledger.PutRunning(s.RunningOn(e))
 	if isNews {
 		took := max(0, lifecycle.LatestPossible(e.DebitedAt, s.Now).Sub(s.History.QuotaSeenAt))
@@ -125,6 +125,7 @@ func (r *Reconciler) accountAdmission(s *lifecycle.Situation, cluster string) {
 	if since, ok := lifecycle.PodsReadySince(s.Workload, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
 		r.waiting.ExpectChanges(r.ledger.Settle, e.PodSets, r.registry.GatesOf(cluster)...)
 	}
+	return s
 }
 
 // holdPinned debits what the workload will take from the cluster that Kueue chose for it. After the TTL

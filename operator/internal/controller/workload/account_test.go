@@ -210,7 +210,7 @@ func TestNominationsAreRememberedForTheCurrentAttempt(t *testing.T) {
 			tc.change(wl)
 			b.create(wl)
 			s := b.look()
-			b.account(s)
+			s = b.account(s)
 			if got := len(s.History.NominatedSeen); got != tc.want {
 				t.Errorf("%d clusters remembered, want %d", got, tc.want)
 			}

@@ -7,7 +7,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
@@ -46,28 +48,36 @@ func (r *Reconciler) apply(ctx context.Context, s *lifecycle.Situation, next lif
 	if next.Requeued {
 		r.metrics.requeued(s.Gate.Name)
 	}
+	w := &writing{Situation: s, Workload: ptr.To(*s.Workload), History: s.History}
 	if next.PodsLate != nil {
-		s.History.PodsLate = next.PodsLate
+		w.History = w.History.WithPodsLate(next.PodsLate)
 	}
 	if next.LateAttempt > 0 {
-		s.History.LateAttempt = next.LateAttempt
+		w.History.LateAttempt = next.LateAttempt
 	}
 	if next.Reservation != nil {
-		s.History = s.History.WithAdmittedPods(next.Reservation.AdmittedPods)
+		w.History = w.History.WithAdmittedPods(next.Reservation.AdmittedPods)
 	}
-	r.remember(s)
+	r.remember(w)
 	if next.Event != nil {
 		r.record(s, *next.Event)
 	}
-	done, err := r.writeAll(ctx, s, next.Writes)
+	done, err := r.writeAll(ctx, w, next.Writes)
 	next.Writes = next.Writes[:done]
 	logStep(ctx, s, next)
 	return err
 }
 
+// writing is a situation while its step is written: the workload as the last write left it, and what to remember.
+type writing struct {
+	*lifecycle.Situation
+	Workload *kueue.Workload
+	History  lifecycle.History
+}
+
 // writeAll sends the requests in order, each followed by the event, and returns the number of
 // successful writes.
-func (r *Reconciler) writeAll(ctx context.Context, s *lifecycle.Situation, writes []lifecycle.Write) (int, error) {
+func (r *Reconciler) writeAll(ctx context.Context, s *writing, writes []lifecycle.Write) (int, error) {
 	var live *unstructured.Unstructured
 	for i, w := range writes {
 		var err error
@@ -77,7 +87,7 @@ func (r *Reconciler) writeAll(ctx context.Context, s *lifecycle.Situation, write
 			return i, err
 		}
 		if w.Event != nil {
-			r.record(s, *w.Event)
+			r.record(s.Situation, *w.Event)
 		}
 	}
 	return len(writes), nil
@@ -85,7 +95,7 @@ func (r *Reconciler) writeAll(ctx context.Context, s *lifecycle.Situation, write
 
 // write sends one request. It returns the workload as the API server has it afterwards, with
 // managedFields, if the request was for the record.
-func (r *Reconciler) write(ctx context.Context, s *lifecycle.Situation, w lifecycle.Write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (r *Reconciler) write(ctx context.Context, s *writing, w lifecycle.Write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch {
 	case w.Record != nil:
 		live, err := r.writeRecord(ctx, s, *w.Record)
@@ -114,7 +124,7 @@ func (r *Reconciler) write(ctx context.Context, s *lifecycle.Situation, w lifecy
 }
 
 // remember stores the situation's history.
-func (r *Reconciler) remember(s *lifecycle.Situation) { r.histories.put(s.Workload.UID, s.History) }
+func (r *Reconciler) remember(s *writing) { r.histories.put(s.Workload.UID, s.History) }
 
 func (r *Reconciler) record(s *lifecycle.Situation, e lifecycle.Notice) {
 	kind := "Normal"

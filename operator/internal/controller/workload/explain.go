@@ -80,22 +80,21 @@ func (r *Reconciler) isLeader() bool {
 // explainDecision adds the verdicts on the clusters, and the decision of the next reconciliation. A
 // decision that sends the workload nowhere keeps the order that the verdicts give.
 func (r *Reconciler) explainDecision(ctx context.Context, s *lifecycle.Situation, e *gate.Explanation) error {
-	candidates, fleet, err := r.cache.CandidatesToExplain(ctx, s.Gate.Gate, s.JobFacts())
+	clusters, fleet, err := r.cache.CandidatesToExplain(ctx, s.Gate.Gate, s.JobFacts())
 	if err != nil {
 		return err
 	}
-	r.addRoom(s, candidates, fleet)
+	s = r.withRoom(s, clusters, fleet)
 	if err := r.measureOthers(ctx, s); err != nil {
 		return err
 	}
 	e.Facts = s.JobFacts()
-	attempt := s.Record.Attempt + 1 + kueuestate.CountEvictions(s.Workload)
 	e.Problem, e.Conditions, e.SkippedConditions = s.Room.Fleet.Problem, s.Room.Fleet.Conditions, s.Room.Fleet.SkippedConditions
 	e.Rank, e.Preceding = s.Rank(), ""
 	if s.Room.Preceding.Name != "" {
 		e.Preceding = s.Room.Preceding.String()
 	}
-	e.Decision, e.Clusters = gate.Explain(e.Facts, s.Room.Candidates, s.Room.Fleet, s.Room.View, s.Rules(), attempt, s.Now)
+	e.Decision, e.Clusters = s.Inputs(s.Record.Attempt + 1).Explain(s.Now)
 	e.Decision.Hold = s.UsableHold(e.Decision)
 	next := s.NextDecision()
 	if next == nil {

@@ -316,7 +316,8 @@ func (b *bench) look() *lifecycle.Situation {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.measure(b.t.Context(), s); err != nil {
+	s, err = b.measure(b.t.Context(), s)
+	if err != nil {
 		b.t.Fatal(err)
 	}
 	return s

@@ -34,11 +34,8 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 	case s.Gate.Problem != "":
 		return nil, "PlacementGate " + s.Gate.Name + " is not ready: " + s.Gate.Problem, nil
 	}
-	facts := s.JobFacts()
-	candidates, fleet := r.cache.Candidates(ctx, s.Gate.Gate, facts)
-	s.Room.View = r.viewFor(s)
-	return &gate.Inputs{Facts: facts, Candidates: s.Usable(candidates), Fleet: fleet, View: s.Room.View, Rules: s.Rules(),
-		Attempt: s.Record.Attempt + 1 + kueuestate.CountEvictions(s.Workload), Source: s.Gate.Spec.SourceRef.Name, OwnFit: s.Gate.Spec.Queries.Fit != "", AwaitsCheck: s.AwaitedCheck()}, "", nil
+	candidates, fleet := r.cache.Candidates(ctx, s.Gate.Gate, s.JobFacts())
+	return s.Measured(candidates, fleet, r.viewFor(s)).Inputs(s.Record.Attempt + 1), "", nil
 }
 
 // Holds returns the clusters that gates hold for waiting workloads.

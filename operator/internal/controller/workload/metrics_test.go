@@ -153,7 +153,7 @@ func TestDurationsHaveMillisecondResolution(t *testing.T) {
 			exposed.MustRegister(b.metrics.readySeconds, b.metrics.admitSeconds)
 			b.clock.add(tc.seen)
 			s := b.look()
-			b.account(s)
+			s = b.account(s)
 			b.clock.add(30 * time.Millisecond)
 			if err := b.apply(t.Context(), s, b.reserve(s)); err != nil {
 				t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 // writeNomination sets the nominated clusters on the workload as the API server has it now;
 // live = that object, nil = read it. If Kueue's state does not accept a nomination, or the
 // list has changed since the decision, the write is a conflict.
-func (r *Reconciler) writeNomination(ctx context.Context, s *lifecycle.Situation, w lifecycle.NominationWrite, live *unstructured.Unstructured) error {
+func (r *Reconciler) writeNomination(ctx context.Context, s *writing, w lifecycle.NominationWrite, live *unstructured.Unstructured) error {
 	if live == nil {
 		live = workloadPatch(s.Workload, "")
 		if err := r.live.Get(ctx, s.Key, live); err != nil {

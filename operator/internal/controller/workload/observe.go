@@ -199,42 +199,34 @@ func (r *Reconciler) observeProfile(ctx context.Context, s *lifecycle.Situation)
 	return client.IgnoreNotFound(err)
 }
 
-// measure adds what a decision needs: query results, the ledger's view and the pending
+// measure returns the situation with what a decision needs: query results, the ledger's view and the pending
 // workloads. Other phases need none of it.
-func (r *Reconciler) measure(ctx context.Context, s *lifecycle.Situation) error {
+func (r *Reconciler) measure(ctx context.Context, s *lifecycle.Situation) (*lifecycle.Situation, error) {
 	switch {
 	case s.Decides():
-		r.measureRoom(ctx, s)
+		clusters, fleet := r.cache.Candidates(ctx, s.Gate.Gate, s.JobFacts())
+		s = r.withRoom(s, clusters, fleet)
+		s.Room.HoldingOn = r.holdingOn(ctx, s)
 	case lifecycle.PhaseOf(s) == lifecycle.PhaseGateUnknown && s.Gate.Exists:
 		s.Room.Key = r.cache.KeyOf(s.Gate.Gate, s.JobFacts())
 	}
-	return r.measureOthers(ctx, s)
+	return s, r.measureOthers(ctx, s)
 }
 
 // measureOthers adds whether other workloads wait for the quota of a workload that may yield.
-func (r *Reconciler) measureOthers(ctx context.Context, s *lifecycle.Situation) error {
-	if !s.Decides() && lifecycle.PhaseOf(s) != lifecycle.PhaseAwaitingPrimary || !s.MayYield() {
-		return nil
+func (r *Reconciler) measureOthers(ctx context.Context, s *lifecycle.Situation) (err error) {
+	if (s.Decides() || lifecycle.PhaseOf(s) == lifecycle.PhaseAwaitingPrimary) && s.MayYield() {
+		s.Room.OthersPending, err = r.pending.hasOther(ctx, r.client, s.Workload, s.Now)
 	}
-	var err error
-	s.Room.OthersPending, err = r.pending.hasOther(ctx, r.client, s.Workload, s.Now)
 	return err
 }
 
-// measureRoom adds the query results and the ledger's view.
-func (r *Reconciler) measureRoom(ctx context.Context, s *lifecycle.Situation) {
-	candidates, fleet := r.cache.Candidates(ctx, s.Gate.Gate, s.JobFacts())
-	r.addRoom(s, candidates, fleet)
-	s.Room.HoldingOn = r.holdingOn(ctx, s)
-}
-
-// addRoom adds query results of the job's facts, and the ledger's view.
-func (r *Reconciler) addRoom(s *lifecycle.Situation, candidates []gate.Candidate, fleet gate.Fleet) {
+// withRoom adds query results of the job's facts, and the ledger's view.
+func (r *Reconciler) withRoom(s *lifecycle.Situation, clusters []gate.Candidate, fleet gate.Fleet) *lifecycle.Situation {
+	s = s.Measured(clusters, fleet, r.viewFor(s))
 	s.Room.Key = r.cache.KeyOf(s.Gate.Gate, s.JobFacts())
-	s.Room.Fleet = fleet
-	s.Room.Candidates = s.Usable(candidates)
-	s.Room.View = r.viewFor(s)
 	s.Room.Preceding = r.waiting.Preceding(s.WaitEntry(s.Room.Key))
+	return s
 }
 
 // holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them

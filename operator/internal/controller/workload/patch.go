@@ -44,7 +44,7 @@ type patchOperation struct {
 // writeCheck patches the gate's fields of its own entries at the resourceVersion that the
 // decision rests on. A conflict means that the decision is out of date. A JSON patch costs the
 // API server a fraction of a server-side apply.
-func (r *Reconciler) writeCheck(ctx context.Context, s *lifecycle.Situation, w lifecycle.CheckWrite) error {
+func (r *Reconciler) writeCheck(ctx context.Context, s *writing, w lifecycle.CheckWrite) error {
 	text, err := json.Marshal(checkPatch(s.Workload, w, metav1.NewTime(r.now())))
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (r *Reconciler) conflictIfChanged(ctx context.Context, wl *kueue.Workload, 
 
 // writeRecord patches the annotation and, if active is set, spec.active. It returns the
 // workload as the API server has it afterwards, with managedFields.
-func (r *Reconciler) writeRecord(ctx context.Context, s *lifecycle.Situation, w lifecycle.RecordWrite) (*unstructured.Unstructured, error) {
+func (r *Reconciler) writeRecord(ctx context.Context, s *writing, w lifecycle.RecordWrite) (*unstructured.Unstructured, error) {
 	patch, err := w.Record.Patch(s.Workload.ResourceVersion, w.Active)
 	if err != nil {
 		return nil, err
@@ -126,21 +126,22 @@ func mayBeStored(err error) bool {
 
 // readUnknownWrite reads the version of a workload whose last write may be stored. A decision on a cache
 // without that write would take back what the ledger holds for the workload.
-func (r *Reconciler) readUnknownWrite(ctx context.Context, s *lifecycle.Situation) error {
+func (r *Reconciler) readUnknownWrite(ctx context.Context, s *lifecycle.Situation) (*lifecycle.Situation, error) {
 	if s.Workload == nil || !s.History.LastWrite.MayBeStored {
-		return nil
+		return s, nil
 	}
 	live := workloadPatch(s.Workload, "")
 	if err := r.live.Get(ctx, s.Key, live); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read workload %s after a write that failed: %w", s.Key, err)
+		return nil, fmt.Errorf("read workload %s after a write that failed: %w", s.Key, err)
 	}
-	s.History.LastWrite.Version, s.History.LastWrite.At, s.History.LastWrite.MayBeStored = live.GetResourceVersion(), r.now(), false
-	r.remember(s)
-	return nil
+	h := s.History
+	h.LastWrite.Version, h.LastWrite.At, h.LastWrite.MayBeStored = live.GetResourceVersion(), r.now(), false
+	r.histories.put(s.Workload.UID, h)
+	return s.WithHistory(h), nil
 }
 
 // rememberWrite keeps the version of a write, until the cache shows it.
-func (r *Reconciler) rememberWrite(s *lifecycle.Situation, written client.Object) {
+func (r *Reconciler) rememberWrite(s *writing, written client.Object) {
 	s.Workload.ResourceVersion = written.GetResourceVersion()
 	s.History.LastWrite.Version, s.History.LastWrite.At = s.Workload.ResourceVersion, r.now()
 	r.remember(s)

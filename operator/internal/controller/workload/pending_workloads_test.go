@@ -156,7 +156,8 @@ func TestWaitingWorkloadsShareOneList(t *testing.T) {
 			wl := fixture.PendingWorkload(b.now().Add(-waited))
 			wl.UID = types.UID(fmt.Sprint("big-", i))
 			s := &lifecycle.Situation{Key: b.key, Workload: wl, Now: b.now(), Checks: lifecycle.Checks{Own: []string{"plimsoll"}}, Gate: lifecycle.Gate{Gate: yielding, Known: true}}
-			if err := b.measure(t.Context(), s); err != nil {
+			s, err := b.measure(t.Context(), s)
+			if err != nil {
 				t.Fatal(err)
 			}
 			if d, _ := s.WhenUnplaceable(full); d.State == gate.Retry {

@@ -70,39 +70,45 @@ func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) (*life
 		return nil, err
 	}
 	if len(s.Checks.Own) > 0 && s.Record.Err == nil { // PhaseRecordUnreadable resets the record
-		r.restore(s)
+		s = r.restore(s)
 		r.restorePlace(s)
-		s.Room.View = r.viewFor(s)
+		s = s.WithView(r.viewFor(s))
 	}
 	return s, nil
 }
 
-func (r *Reconciler) restore(s *lifecycle.Situation) {
+// restore returns the situation with the history that the hub shows, and debits what the workload was sent to.
+func (r *Reconciler) restore(s *lifecycle.Situation) *lifecycle.Situation {
 	wl := s.Workload
 	r.histories.rename(s.Key, wl.UID)
-	s.History = s.History.WithQuota(wl, s.QuotaReservedAt(), s.Now)
+	h := s.History.WithQuota(wl, s.QuotaReservedAt(), s.Now)
 	if stage, _ := s.Record.Stage(s.Pace(), s.Now); stage != dispatch.StageWait || !s.Record.WidenedAt.IsZero() {
-		s.History.LateAttempt = s.Record.Attempt // the process before counted it
+		h.LateAttempt = s.Record.Attempt // the process before counted it
 	}
-	defer func() { r.histories.put(wl.UID, s.History) }()
-	cluster := s.PlacedOn()
-	if cluster != "" && s.AwaitsWorker() {
+	s = s.WithHistory(h)
+	switch cluster := s.PlacedOn(); {
+	case cluster != "" && s.AwaitsWorker():
 		r.holdPinned(s, cluster)
-		return
-	}
-	if cluster != "" {
+	case cluster != "":
 		e := s.AdmittedEntry(cluster, s.AdmittedAt(s.Record.NominatedAt))
-		s.History.Running = &e
+		s = s.WithHistory(h.WithRunning(e))
 		r.holdAdmitted(s, e)
 		r.ledger.PutRunning(s.RunningOn(e))
-		return
+	default:
+		r.restoreSent(s)
 	}
+	r.histories.put(wl.UID, s.History)
+	return s
+}
+
+// restoreSent debits the clusters that the workload was sent to and that have not admitted it.
+func (r *Reconciler) restoreSent(s *lifecycle.Situation) {
 	var sent []string
 	since := s.Record.NominatedAt
 	if chosen := s.SentByCheck(); chosen != "" { // an eviction would have reset the check
 		sent, since = []string{chosen}, s.Check().LastTransitionTime.Time
 	} else if s.Record.IsCurrent(s.QuotaReservedAt()) {
-		sent = wl.Status.NominatedClusterNames
+		sent = s.Workload.Status.NominatedClusterNames
 	}
 	if s.Now.Sub(since) > r.ledger.TTL {
 		return

@@ -23,7 +23,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	s, err := r.observe(ctx, req.NamespacedName)
 	if err == nil {
-		err = r.readUnknownWrite(ctx, s)
+		s, err = r.readUnknownWrite(ctx, s)
 	}
 	if err != nil {
 		r.waiting.EndTurn(req.NamespacedName)
@@ -33,8 +33,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
 	defer r.wakeAfterHold(s.Key, r.ledger.HeldFor(s.Key.String()))
-	r.account(s)
-	if err := r.measure(ctx, s); err != nil {
+	s, err = r.measure(ctx, r.account(s))
+	if err != nil {
 		r.waiting.EndTurn(req.NamespacedName)
 		return reconcile.Result{}, err
 	}
@@ -75,6 +75,6 @@ func (r *Reconciler) reserve(s *lifecycle.Situation) lifecycle.Step {
 		if next.Reservation == nil || r.ledger.Commit(s.Room.View, string(s.Workload.UID), next.Reservation.Kept, next.Reservation.Entries, next.Reservation.Hold) {
 			return next
 		}
-		s.Room.View = r.viewFor(s)
+		s = s.WithView(r.viewFor(s))
 	}
 }
