@@ -229,3 +229,19 @@ func (s *Situation) mayYieldWithPrimary() bool {
 	waiting := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary}
 	return gate.Unplaceable(waiting, s.Gate.Spec.WhenUnplaceable, s.Record.Record, s.waitingSince(s.Checks.Own...), s.Now).State == gate.Retry
 }
+
+func limitOfComponent(s *Situation) string {
+	switch {
+	case s.Job.Cluster == "":
+		return ""
+	case s.hasPlaceInJob():
+		return s.Job.Cluster + ", with a place" // it passes holds there
+	}
+	return s.Job.Cluster
+}
+
+func excludeByComponent(s *Situation, c *gate.Candidate) {
+	if c.Unusable == "" && s.Job.Cluster != "" && c.Name != s.Job.Cluster {
+		c.Unusable = "does not run the job's other components, which are on " + s.Job.Cluster
+	}
+}

@@ -256,7 +256,7 @@ func waitsWith(key registry.QueryKey, podSets []shape.PodSet) *waitqueue.Entry {
 	e := &waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "job"}, Key: key,
 		Rank: order.Rank{Since: fixture.Noon, Name: "team-a/job"}, Aging: timing.DefaultAging, PodSets: podSets}
 	if podSets != nil {
-		e.Limits.MultiKueueConfig = "gpu"
+		e.Limits = "workers gpu\n"
 	}
 	return e
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
 // nodeRequirement is a demand on the nodes of the workload's pods that Kueue would not
@@ -62,4 +64,32 @@ func (s *Situation) contradiction(cluster string) string {
 		}
 	}
 	return ""
+}
+
+// requiredPins are the values that the workload's own requirements demand of the labels with which
+// the gate pins pods to a cluster.
+func (s *Situation) requiredPins() []string {
+	var pins []string
+	for key := range s.Gate.Spec.PodSetUpdates.NodeSelector {
+		for _, r := range s.Request.NodeRequirements {
+			if value, ok := r.labels[key]; ok {
+				pins = append(pins, key+"="+value)
+			}
+		}
+	}
+	slices.Sort(pins)
+	return slices.Compact(pins)
+}
+
+func limitOfPins(s *Situation) string {
+	if !s.pinsPods() {
+		return ""
+	}
+	return fmt.Sprintf("%q", s.requiredPins())
+}
+
+func excludeByPins(s *Situation, c *gate.Candidate) {
+	if s.pinsPods() {
+		c.Unusable = s.contradiction(c.Name)
+	}
 }

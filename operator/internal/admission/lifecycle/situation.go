@@ -193,44 +193,6 @@ func (s *Situation) MayYield() bool {
 	return PhaseOf(s) == PhaseWaiting && s.Now.Sub(s.waitingSince(s.Checks.Own...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
 }
 
-// usable are the gate's clusters of which MultiKueue's configuration, the pods' own node selectors and the other
-// Workloads of the job rule some out.
-func (s *Situation) usable(candidates []gate.Candidate) []gate.Candidate {
-	list := s.undecidedCandidates()
-	left, leftFor := s.Record.LeftCluster(s.Now)
-	for _, c := range candidates {
-		if s.Checks.MultiKueue != "" && !s.MultiKueue.isConnected(c.Name) {
-			c.Unusable = s.MultiKueue.Disconnected[c.Name]
-			if isMember := c.Unusable != ""; !isMember && s.mayRequestClusters() {
-				c.Outside = true
-			} else if !isMember {
-				c.Unusable = "is not in MultiKueueConfig " + s.MultiKueue.Config
-			}
-		}
-		c.Outside = c.Outside || s.isLeaving(c.Name)
-		if c.Outside && !kueuestate.AllowsCluster(s.Workload, c.Name) {
-			c.Unusable = "is not in annotation " + kueuestate.ClusterNamesAnnotation
-		}
-		if s.pinsPods() {
-			c.Unusable = s.contradiction(c.Name)
-		}
-		if c.Unusable == "" && s.Job.Cluster != "" && c.Name != s.Job.Cluster {
-			c.Unusable = "does not run the job's other components, which are on " + s.Job.Cluster
-		}
-		if c.Unusable == "" && c.Name == left {
-			c.Unusable = "was left for " + leftFor
-		}
-		list = append(list, c)
-	}
-	return list
-}
-
-// mayRequestClusters reports whether the gate can add clusters to its MultiKueueConfig. Under
-// Kueue's built-in dispatcher no member can leave: Kueue may nominate it at any time.
-func (s *Situation) mayRequestClusters() bool {
-	return s.MultiKueue.Nominates && s.Gate.Spec.MultiKueue != nil
-}
-
 // Rank is the workload's place in the gate's order. A yield does not move it to the end. Users may
 // write the record, but no workload has waited since before its creation.
 func (s *Situation) Rank() order.Rank {

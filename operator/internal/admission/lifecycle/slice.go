@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -77,4 +78,11 @@ func (s *Situation) stepFollowKueue() Step {
 	next.Decision = &w.Decision
 	next.Writes = []Write{{Check: w, Event: &Notice{Reason: w.Decision.Reason, Message: message}}}
 	return next
+}
+
+func limitOfSlice(s *Situation) string {
+	if len(s.Job.SliceOn) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%q", s.Job.SliceOn)
 }

@@ -75,9 +75,7 @@ func (s *Situation) waitAfter(d gate.Decision, key registry.QueryKey) *waitqueue
 // the time for which a possible orphaned copy keeps the workload from going elsewhere.
 func (s *Situation) Decide() (d gate.Decision, clusters []string, wait time.Duration) {
 	d = s.Decision(s.Record.Attempt + 1)
-	if d.State == gate.Pending {
-		d = s.followReplacedSlice(d)
-	}
+	d = s.revise(d)
 	switch {
 	case d.State != gate.Ready:
 	case s.mustQueue(d):
@@ -115,21 +113,6 @@ func (s *Situation) Decision(attempt int) gate.Decision {
 		return gate.Decision{}
 	}
 	return s.Inputs(attempt).Decide(s.Now)
-}
-
-func (s *Situation) Rules() gate.Rules {
-	rules := gate.RulesOf(&s.Gate.Spec)
-	rules.Incumbents = s.SentTo()
-	if s.hasPlaceInJob() {
-		rules.Incumbents = append(rules.Incumbents, s.Job.Cluster)
-	}
-	rules.Hold.Gate = s.Gate.Name
-	rules.Rank, rules.RunsFor = s.Rank(), s.limits().RunsFor
-	if s.Request.Facts.Remote {
-		rules.PreemptsLowerPriority, rules.Reclaim = s.Queue.PreemptsLowerPriority, s.Queue.Reclaim
-		rules.PreemptsUncounted, rules.CohortQueues = s.Queue.PreemptsUncounted, s.Queue.CohortQueues
-	}
-	return rules
 }
 
 // SentTo are the clusters that the workload was already sent to: another one would mean one
