@@ -78,6 +78,9 @@ type Decision struct {
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 }
 
+// A Decider decides as Decide does. A replay of recorded decisions has its own one.
+type Decider func(f shape.Facts, candidates []Candidate, fleet Fleet, view ledger.View, rules Rules, attempt int, now time.Time) Decision
+
 // Decide decides which clusters can take the workload now, and in which order. The result
 // is Ready with an order, or Pending with the reason that helps most.
 //

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/shape"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 	"plimsoll.dev/plimsoll/test/story"
 )
@@ -24,9 +26,7 @@ type Replay struct {
 	world  *World
 	record *story.Record
 	start  time.Time
-	jobs   map[types.NamespacedName]*replayed
-	// Explain describes what the operator would decide for a Workload now; the driver sets it.
-	Explain func(types.NamespacedName) string
+	byUID  map[string]*replayed
 	// Choices are the first decisions of all attempts, in the order of the record's times.
 	Choices []*Choice
 }
@@ -48,10 +48,9 @@ type Choice struct {
 }
 
 const (
-	// nominationGrace is how long after a decision of the record the operator explains why it has not decided.
-	nominationGrace = 1500 * time.Millisecond
-	// earlier than its nomination in the record is when the operator may nominate: it tries every 200 ms.
-	earlier = 220 * time.Millisecond
+	// lead is how long after a decision the record has it, and grace how long the operator may wait for
+	// room after that.
+	lead, grace = 500 * time.Millisecond, 1500 * time.Millisecond
 	// scoreLead is how long the world takes from a value to the score.
 	scoreLead = 2 * time.Second
 	// warmUp is the time for the first scores.
@@ -65,30 +64,23 @@ const (
 type replayed struct {
 	*story.RecordedWorkload
 	key     types.NamespacedName
-	choices []*Choice // by attempt; nil = no nomination
-	lists   [][]string
+	choices []*Choice // by attempt; nil = no decision
 	attempt int
-	// nominated are the times of the nominations, or of the ends, by attempt. The operator nominates
-	// after earlyUntil.
-	nominated  []time.Duration
-	earlyUntil time.Time
 }
 
 // Replay begins to repeat a record.
 func (w *World) Replay(record *story.Record) *Replay {
-	p := &Replay{world: w, record: record, start: w.loop.Now().Add(warmUp), jobs: map[types.NamespacedName]*replayed{}}
+	p := &Replay{world: w, record: record, start: w.loop.Now().Add(warmUp), byUID: map[string]*replayed{}}
 	w.kueue.paused, w.multiKueue.paused = true, true
 	for _, c := range w.clusters {
 		c.kueue.paused, c.schedulerDead = true, true
 	}
-	w.Hub.OnNextWrite(p.impose)
 	w.replay = p
-	byUID := map[string]*replayed{}
 	for _, r := range record.Workloads {
 		// The slices of an elastic job are Workloads of one job.
 		j := &replayed{RecordedWorkload: r, key: types.NamespacedName{Namespace: defaultTenant, Name: "job-" + r.Job + "-" + r.UID[:5]}}
-		byUID[r.UID], p.jobs[j.key] = j, j
-		p.plan(j, byUID[r.Replaces])
+		p.byUID[r.UID] = j
+		p.plan(j, p.byUID[r.Replaces])
 	}
 	for _, pod := range record.Pods {
 		p.planPod(pod)
@@ -134,7 +126,7 @@ func (p *Replay) plan(j, replaces *replayed) {
 	last := story.RecordedState{}
 	for i, s := range j.States {
 		if s.Quota && !last.Quota {
-			j.choices, j.lists, j.nominated = append(j.choices, nil), append(j.lists, nil), append(j.nominated, 0)
+			j.choices = append(j.choices, nil)
 		}
 		n := len(j.choices) - 1
 		if n >= 0 && j.choices[n] == nil && s.Decided != "" && last.Decided == "" {
@@ -144,13 +136,6 @@ func (p *Replay) plan(j, replaces *replayed) {
 			if replaces == nil {
 				p.Choices = append(p.Choices, c)
 			}
-			p.at(s.At+nominationGrace.Seconds(), func() { p.expect(j, n) })
-		}
-		if n >= 0 && j.nominated[n] == 0 && (len(s.Nominated) > 0 || s.Evicted != "" || !s.Quota) {
-			j.nominated[n] = seconds(s.At)
-		}
-		if n >= 0 && len(s.Nominated) > 0 && len(last.Nominated) == 0 {
-			j.lists[n] = s.Nominated
 		}
 		before := last
 		p.at(s.At, func() {
@@ -238,7 +223,7 @@ func (p *Replay) admit(j *replayed, cluster string) {
 
 func (p *Replay) nominate(j *replayed, clusters []string) {
 	p.world.kueue.workloads.update(j.key, func(wl *kueue.Workload) bool {
-		if wl.Status.ClusterName != nil || wl.Status.Admission == nil || slices.Equal(wl.Status.NominatedClusterNames, clusters) {
+		if !isReady(wl) || wl.Status.ClusterName != nil || wl.Status.Admission == nil || slices.Equal(wl.Status.NominatedClusterNames, clusters) {
 			return false
 		}
 		wl.Status.NominatedClusterNames = clusters
@@ -246,58 +231,52 @@ func (p *Replay) nominate(j *replayed, clusters []string) {
 	})
 }
 
-// impose compares a decision of the operator with the record's, and replaces the nomination that follows.
-func (p *Replay) impose(key types.NamespacedName, before, next client.Object, manager string) {
-	wl, isWorkload := next.(*kueue.Workload)
-	j := p.jobs[key]
-	if !isWorkload || manager == kueueManager || j == nil || j.attempt == 0 {
-		return
+// Decide decides as the operator does. In a replay, it compares the decision with the record's.
+//  1. Before the time of the record, the workload waits.
+//  2. A decision for another cluster, or for none, becomes that of the record.
+func (w *World) Decide(f shape.Facts, candidates []gate.Candidate, fleet gate.Fleet, view ledger.View, rules gate.Rules, attempt int, now time.Time) gate.Decision {
+	d := gate.Decide(f, candidates, fleet, view, rules, attempt, now)
+	p := w.replay
+	if p == nil {
+		return d
 	}
-	old := before.(*kueue.Workload)
-	if isReady(wl) && !isReady(old) {
-		j.earlyUntil = p.start.Add(j.nominated[j.attempt-1] - earlier)
+	j := p.byUID[f.UID]
+	if j == nil || j.attempt == 0 || j.Replaces != "" {
+		return d
 	}
-	if c := j.choices[j.attempt-1]; c != nil && c.Got == "" && isReady(wl) && !isReady(old) && len(old.Status.NominatedClusterNames) == 0 {
-		c.Got, c.Late = clusterIn(kueuestate.FindCheck(wl, checkName).Message), p.world.loop.Now().Sub(p.start)-c.At
+	wl := w.kueue.workloads.get(j.key)
+	if wl == nil || len(wl.Status.NominatedClusterNames) > 0 || wl.Status.ClusterName != nil {
+		return d
+	}
+	c, since := j.choices[j.attempt-1], now.Sub(p.start)
+	switch {
+	case c == nil || since < c.At-lead:
+		if len(d.Order) > 0 {
+			d.State, d.Reason, d.Order, d.Message = gate.Pending, gate.ReasonQueued, nil, "the record decides it later"
+		}
+		return d
+	case len(d.Order) == 0 && since < c.At+grace:
+		return d
+	case isReady(wl): // the nomination is missing
+	default:
+		c.Got, c.Late, c.Why = "", since-c.At, ""
+		if len(d.Order) > 0 {
+			c.Got = d.Order[0]
+		}
 		if c.Got != c.Want {
-			wl.Status.NominatedClusterNames = j.lists[j.attempt-1]
-			p.world.loop.After(0, func() {
-				if p.Explain != nil {
-					c.Why = p.Explain(key)
-				}
-				p.world.note("the operator sends %s to %s, and to %s in the record: %s", j.Job, c.Got, c.Want, c.Why)
-			})
+			c.Why = fmt.Sprintf("%s: %+v", d.Message, d.Verdicts)
 		}
 	}
-	if list := j.lists[j.attempt-1]; list != nil && len(wl.Status.NominatedClusterNames) > 0 && len(old.Status.NominatedClusterNames) == 0 {
-		wl.Status.NominatedClusterNames = list
+	if len(d.Order) == 0 || d.Order[0] != c.Want {
+		d.State, d.Reason, d.Order, d.Hold = gate.Ready, gate.ReasonPlaceable, []string{c.Want}, nil
+		d.Message = c.Want + " in the record"
 	}
-}
-
-// isEarly reports whether the operator may not nominate for a Workload yet. On the busy machine of the lab it
-// nominates up to seconds after its check is Ready.
-func (p *Replay) isEarly(key types.NamespacedName) bool {
-	j := p.jobs[key]
-	return j != nil && p.world.loop.Now().Before(j.earlyUntil)
+	return d
 }
 
 func isReady(wl *kueue.Workload) bool {
 	c := kueuestate.FindCheck(wl, checkName)
 	return c != nil && c.State == kueue.CheckStateReady
-}
-
-// clusterIn is the cluster with which the message of a Ready check begins.
-func clusterIn(message string) string {
-	cluster, _, _ := strings.Cut(message, " ")
-	return cluster
-}
-
-// expect notes the reasons of an operator that has not decided by now.
-func (p *Replay) expect(j *replayed, n int) {
-	if c := j.choices[n]; c.Got == "" && p.Explain != nil {
-		c.Why = p.Explain(j.key)
-		p.world.note("the operator does not send %s to %s as in the record: %s", j.Job, c.Want, c.Why)
-	}
 }
 
 // planPod schedules what a pod of the record holds.

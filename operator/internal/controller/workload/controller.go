@@ -31,6 +31,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
+	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/query"
@@ -56,6 +57,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
+	// Decide makes the decisions; nil = gate.Decide.
+	Decide gate.Decider
 	// Workers is the number of concurrent reconciliations; 0 = 8.
 	Workers int
 }
@@ -94,6 +97,7 @@ type Reconciler struct {
 	metrics        *metrics
 	nominates      bool
 	nominateAs     NominateAs
+	decide         gate.Decider
 	now            func() time.Time
 	rebuild        sync.Mutex
 	rebuilt        bool
@@ -114,6 +118,9 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Decide == nil {
+		opts.Decide = gate.Decide
+	}
 	cache := querycache.New(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now)
 	waiting := waitqueue.New(opts.Registry, opts.Now, cache.Refresh)
 	cache.OnRefreshed(waiting.Refreshed)
@@ -121,7 +128,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	opts.Registry.OnChange(func(gateName string) { waiting.MarkDirty(gateName) })
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
-		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominateAs: opts.NominateAs, now: opts.Now,
+		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominateAs: opts.NominateAs, decide: opts.Decide, now: opts.Now,
 		cache: cache, waiting: waiting, histories: newHistories(),
 		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, waiting, opts.Now),

@@ -148,7 +148,7 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 	b.gate = registry.Gate{Name: "gpu", Spec: spec, Clusters: []registry.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
 	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
 	gates.Put(b.gate)
-	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, registry: gates, ledger: reservations, nominates: true, now: c.now,
+	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, registry: gates, ledger: reservations, nominates: true, decide: gate.Decide, now: c.now,
 		waiting: waitqueue.New(gates, c.now, func(key querycache.Key, _ time.Time) {
 			b.refreshes++
 			b.refreshed = append(b.refreshed, key)

@@ -29,6 +29,8 @@ type observation struct {
 	// wl is nil if the Workload does not exist.
 	wl  *kueue.Workload
 	now time.Time
+	// decideBy makes the decisions.
+	decideBy gate.Decider
 	// phase that phaseOf computed.
 	phase Phase
 

@@ -25,7 +25,7 @@ import (
 
 // observe reads the workload and every object that its next step depends on.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
-	o := &observation{key: key, now: r.now(), nominates: r.nominates, ledgerTTL: r.ledger.TTL, hasTurn: r.waiting.HasTurn(key)}
+	o := &observation{key: key, now: r.now(), decideBy: r.decide, nominates: r.nominates, ledgerTTL: r.ledger.TTL, hasTurn: r.waiting.HasTurn(key)}
 	wl := &kueue.Workload{}
 	if err := r.client.Get(ctx, key, wl); apierrors.IsNotFound(err) {
 		return o, nil

@@ -57,7 +57,7 @@ func TestStaleCacheChangesNothing(t *testing.T) {
 // cluster1 only.
 func observationWith(change func(*observation)) *observation {
 	b := ledger.New(time.Second, time.Hour)
-	o := &observation{key: types.NamespacedName{Namespace: "team-a", Name: "job"}, wl: withMultiKueue(pendingWorkload(noon)), now: noon,
+	o := &observation{key: types.NamespacedName{Namespace: "team-a", Name: "job"}, wl: withMultiKueue(pendingWorkload(noon)), now: noon, decideBy: gate.Decide,
 		checks: []string{"plimsoll"}, gateName: "gpu", gate: registry.Gate{Name: "gpu"}, gateKnown: true, gateExists: true,
 		multiKueue: "multikueue", nominates: true, ledgerTTL: b.TTL, view: b.View(), queryKey: querycache.Key{Gate: "gpu", Facts: "two devices"},
 		workers: workers{config: "gpu", connected: []string{"cluster1", "cluster2"}, connectedSince: map[string]time.Time{}},

@@ -211,7 +211,7 @@ func newScaleHub(b *testing.B, size hubSize) *scaleHub {
 	cache := querycache.New(sources, reservations, nil, h.clock.now)
 	waiting := waitqueue.New(gates, h.clock.now, cache.Refresh)
 	cache.OnRefreshed(waiting.Refreshed)
-	h.Reconciler = &Reconciler{client: h.hub, live: h.hub, recorder: discardingRecorder{}, registry: gates, ledger: reservations, nominates: true, nominateAs: NominateAsKueue,
+	h.Reconciler = &Reconciler{client: h.hub, live: h.hub, recorder: discardingRecorder{}, registry: gates, ledger: reservations, nominates: true, nominateAs: NominateAsKueue, decide: gate.Decide,
 		now: h.clock.now, cache: cache, waiting: waiting, histories: newHistories(), metrics: newMetrics(nil, reservations, gates, nil, h.clock.now), rebuilt: true}
 	var clusters []string
 	var decided []registry.Cluster

@@ -114,7 +114,7 @@ func (o *observation) decision(attempt int) gate.Decision {
 	if !o.decides() {
 		return gate.Decision{}
 	}
-	return gate.Decide(o.jobFacts(), o.candidates, o.fleet, o.view, o.rules(), attempt+kueuestate.CountEvictions(o.wl), o.now)
+	return o.decideBy(o.jobFacts(), o.candidates, o.fleet, o.view, o.rules(), attempt+kueuestate.CountEvictions(o.wl), o.now)
 }
 
 func (o *observation) rules() gate.Rules {

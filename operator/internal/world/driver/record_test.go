@@ -3,14 +3,10 @@
 package driver
 
 import (
-	"context"
 	"flag"
-	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/world"
@@ -33,9 +29,6 @@ func TestRecord(t *testing.T) {
 	Run(t, soakWorld(record), Options{Verbose: printLog(), Steps: func(d *Driver) {
 		d.Advance(time.Minute, nil) // the gate and its members come up
 		replay = d.Replay(record)
-		if *verbose {
-			replay.Explain = d.explain
-		}
 		d.Advance(replay.Length(), nil)
 	}})
 	count := map[string]int{}
@@ -87,20 +80,3 @@ func soakWorld(record *story.Record) world.Spec {
 
 // fleetTotal is the score of the record. The policy of the world publishes values from 0 to 64 as 0 to 100.
 const fleetTotal = `0.64 * max by ($cluster_label) (` + world.RecordedScore + `)`
-
-// explain describes what the operator would decide for a workload now.
-func (d *Driver) explain(key types.NamespacedName) string {
-	leader := d.process.leader()
-	if leader == nil {
-		return "no operator leads"
-	}
-	e, err := leader.gates.Workloads.Explain(context.Background(), key)
-	if err != nil {
-		return err.Error()
-	}
-	text := fmt.Sprintf("waits for %s, %s: %s, order %v, preceding %q", e.WaitsFor, e.Decision.Reason, e.Decision.Message, e.Decision.Order, e.Preceding)
-	for _, c := range e.Clusters {
-		text += fmt.Sprintf("; %+v", c)
-	}
-	return text
-}
