@@ -7,14 +7,17 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/gate"
 	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/shape"
-	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
+	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 	"plimsoll.dev/plimsoll/test/story"
 )
 
@@ -31,9 +34,6 @@ type Replay struct {
 	Choices []*Choice
 }
 
-// RecordedScore is the series with the scores of the record.
-const RecordedScore = "recorded_score"
-
 // Choice is the first decision of an attempt for a cluster: in the record and by the operator in the world.
 type Choice struct {
 	Job     string
@@ -43,6 +43,10 @@ type Choice struct {
 	Want, Got string
 	// At is the time in the record, and Late by how much later the operator decided.
 	At, Late time.Duration
+	// Early is by how much earlier the operator would have decided, if the replay had let it.
+	Early time.Duration
+	// ByChance: another seed of the draw between clusters would give the cluster of the record, too.
+	ByChance bool
 	// Why is what the operator says of a difference.
 	Why string
 }
@@ -51,13 +55,11 @@ const (
 	// lead is how long after a decision the record has it, and grace how long the operator may wait for
 	// room after that.
 	lead, grace = 500 * time.Millisecond, 1500 * time.Millisecond
-	// scoreLead is how long the world takes from a value to the score.
-	scoreLead = 2 * time.Second
 	// warmUp is the time for the first scores.
 	warmUp = 10 * time.Second
-	// storeBack is the time from when Prometheus runs again until Thanos has complete samples of it: 20.4
-	// and 22.1 s in testdata/soak.json.
-	storeBack = 21 * time.Second
+	// storeBack is the time from when Prometheus runs again until Thanos has complete samples of it.
+	// testdata/soak.json has scores of the cluster again after 19.3 and 20.8 s.
+	storeBack = 19 * time.Second
 )
 
 // replayed is a Workload of the record.
@@ -92,18 +94,25 @@ func (w *World) Replay(record *story.Record) *Replay {
 		p.planFault(f)
 	}
 	for cluster, list := range record.Scores {
-		for i, v := range list {
-			lead := scoreLead
-			if i == 0 {
-				lead = warmUp
-			}
-			p.at(v.At-lead.Seconds(), func() {
-				w.clusterOf(cluster).extra = []metrics.Sample{{Name: RecordedScore, Value: v.Value}}
-			})
+		for _, v := range list {
+			p.at(v.At, func() { w.setScore(cluster, int32(v.Value)) })
 		}
 	}
 	slices.SortStableFunc(p.Choices, func(a, b *Choice) int { return int(a.At - b.At) })
 	return p
+}
+
+// setScore writes the score of a cluster, as the operator's controller of ScoringPolicies does.
+func (w *World) setScore(cluster string, value int32) {
+	key := types.NamespacedName{Namespace: cluster, Name: policyName}
+	scores := []clusterv1alpha1.AddOnPlacementScoreItem{{Name: scoreName, Value: value}}
+	_, err := hub.Update(w.Hub, key, "scores", func(s *clusterv1alpha1.AddOnPlacementScore) bool {
+		s.Status.Scores = scores
+		return true
+	})
+	if apierrors.IsNotFound(err) {
+		w.create(&clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: policyName}, Status: clusterv1alpha1.AddOnPlacementScoreStatus{Scores: scores}})
+	}
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -251,27 +260,47 @@ func (w *World) Decide(f shape.Facts, candidates []gate.Candidate, fleet gate.Fl
 	c, since := j.choices[j.attempt-1], now.Sub(p.start)
 	switch {
 	case c == nil || since < c.At-lead:
-		if len(d.Order) > 0 {
-			d.State, d.Reason, d.Order, d.Message = gate.Pending, gate.ReasonQueued, nil, "the record decides it later"
+		if len(d.Order) == 0 {
+			return d
 		}
-		return d
+		if c != nil {
+			c.Early = max(c.Early, c.At-lead-since)
+		}
+		return gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Message: "the record decides it later", Verdicts: d.Verdicts}
 	case len(d.Order) == 0 && since < c.At+grace:
 		return d
-	case isReady(wl): // the nomination is missing
-	default:
-		c.Got, c.Late, c.Why = "", since-c.At, ""
-		if len(d.Order) > 0 {
-			c.Got = d.Order[0]
-		}
+	case !isReady(wl): // else the nomination is missing
+		f.UID += "'"
+		another := gate.Decide(f, candidates, fleet, view, rules, attempt, now)
+		c.Got, c.Late, c.ByChance, c.Why = first(d.Order), since-c.At, first(another.Order) == c.Want, ""
 		if c.Got != c.Want {
-			c.Why = fmt.Sprintf("%s: %+v", d.Message, d.Verdicts)
+			c.Why = describe(d, candidates, view, now)
 		}
 	}
-	if len(d.Order) == 0 || d.Order[0] != c.Want {
-		d.State, d.Reason, d.Order, d.Hold = gate.Ready, gate.ReasonPlaceable, []string{c.Want}, nil
-		d.Message = c.Want + " in the record"
+	if first(d.Order) != c.Want {
+		d = gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Order: []string{c.Want}, Message: c.Want + " in the record", Verdicts: d.Verdicts}
 	}
 	return d
+}
+
+func first(order []string) string {
+	if len(order) == 0 {
+		return ""
+	}
+	return order[0]
+}
+
+// describe states what a decision rests on.
+func describe(d gate.Decision, candidates []gate.Candidate, view ledger.View, now time.Time) string {
+	text := d.Message
+	for i, v := range d.Verdicts {
+		at := candidates[i].SampledAt
+		text += fmt.Sprintf("\n  %s: %s room %v, net %v, score %v, samples %.1f s old", v.Cluster, v.Rejection, v.Room.Value, v.Net, v.Score.Value, now.Sub(at).Seconds())
+		for _, e := range view.Entries(v.Cluster, at) {
+			text += fmt.Sprintf(", %d for %s", e.Devices(), e.Workload)
+		}
+	}
+	return text
 }
 
 func isReady(wl *kueue.Workload) bool {
