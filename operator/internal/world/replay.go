@@ -22,9 +22,9 @@ import (
 )
 
 // Replay repeats a record of the lab. Kueue, MultiKueue and the schedulers do in the world what they did in
-// the record, at the same times. Only the operator decides by itself: each of its decisions is compared
-// with that of the record. The nomination of the record replaces a different one, so that one difference
-// does not cause the next ones.
+// the record, at the same times. Only the operator decides by itself, but not earlier than in the record.
+// Each of its decisions is compared with that of the record, and becomes that of the record, so that one
+// difference does not cause the next ones.
 type Replay struct {
 	world  *World
 	record *story.Record

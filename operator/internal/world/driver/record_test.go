@@ -17,7 +17,7 @@ var recordFile = flag.String("record", filepath.Join("testdata", "soak.json"), "
 
 // alikeAtLeast is the share of the decisions in testdata/soak.json that the operator makes in the world,
 // too, in percent. operator/docs/world.md explains the others.
-const alikeAtLeast = 60
+const alikeAtLeast = 74
 
 // TestRecord repeats a soak of the lab in the world. The operator sends most jobs to the same clusters.
 func TestRecord(t *testing.T) {
