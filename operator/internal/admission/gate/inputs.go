@@ -25,6 +25,9 @@ type Inputs struct {
 	OwnFit bool
 }
 
+// A Decider decides as Inputs.Decide does. A replay of recorded decisions has its own one.
+type Decider func(in *Inputs, now time.Time) Decision
+
 // Explain decides and explains each cluster.
 func (in *Inputs) Explain(now time.Time) (Decision, []ClusterExplanation) {
 	return Explain(in.Facts, in.Candidates, in.Fleet, in.View, in.Rules, in.Attempt, now)

@@ -75,6 +75,8 @@ type Gate struct {
 	Known, Exists bool
 	// TotalWaiting is the number of waiting workloads at all gates.
 	TotalWaiting int32
+	// Decide makes the gate's decisions; nil = as the inputs do.
+	Decide gate.Decider
 	// Conflict is what the registry knows of a conflicting dispatcher.
 	Conflict string
 }

@@ -112,6 +112,9 @@ func (s *Situation) Decision(attempt int) gate.Decision {
 	if !s.Decides() {
 		return gate.Decision{}
 	}
+	if s.Gate.Decide != nil {
+		return s.Gate.Decide(s.Inputs(attempt), s.Now)
+	}
 	return s.Inputs(attempt).Decide(s.Now)
 }
 

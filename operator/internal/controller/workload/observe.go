@@ -25,7 +25,7 @@ import (
 
 // newSituation has what does not depend on the workload.
 func (r *Reconciler) newSituation(key types.NamespacedName) *lifecycle.Situation {
-	return &lifecycle.Situation{Key: key, Now: r.now(), MultiKueue: lifecycle.MultiKueue{Nominates: r.nominates}, Room: lifecycle.Room{LedgerTTL: r.ledger.TTL}}
+	return &lifecycle.Situation{Key: key, Now: r.now(), Gate: lifecycle.Gate{Decide: r.decide}, MultiKueue: lifecycle.MultiKueue{Nominates: r.nominates}, Room: lifecycle.Room{LedgerTTL: r.ledger.TTL}}
 }
 
 // observe reads the workload and every object that its next step depends on.
