@@ -136,7 +136,7 @@ func (h *hubExplainer) explainClusters(ctx context.Context, wl *kueue.Workload, 
 		if !decided[name] {
 			why := "is not among the decisions of Placement " + rules.Placement
 			e.Clusters = append(e.Clusters, gate.ClusterExplanation{
-				Verdict: gate.Verdict{Cluster: name, Rejection: gate.RejectUnusable, Detail: why, Age: -1}, Why: why, Scores: scores[name],
+				Verdict: gate.Verdict{Cluster: name, Rejection: gate.RejectUndecided, Detail: rules.Placement, Age: -1}, Why: why, Scores: scores[name],
 			})
 		}
 	}
@@ -152,7 +152,11 @@ func (h *hubExplainer) readCandidates(ctx context.Context, g *v1alpha1.Placement
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		candidates = append(candidates, gate.Candidate{Name: name, Scores: scores[name], Unusable: h.connectionProblem(ctx, name)})
+		c := gate.Candidate{Name: name, Scores: scores[name]}
+		if problem := h.connectionProblem(ctx, name); problem != "" {
+			c.Exclude(gate.RejectDisconnected, problem)
+		}
+		candidates = append(candidates, c)
 	}
 	return candidates, true
 }

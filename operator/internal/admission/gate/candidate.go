@@ -58,9 +58,9 @@ type ShapeMetrics struct {
 // Candidate is a cluster that the gate's Placement has decided, with its metrics.
 type Candidate struct {
 	Name string
-	// Unusable states why no workload can be sent to the cluster, as a predicate that follows
-	// its name. Empty means usable.
-	Unusable string
+	// Excluded are the reasons why the workload can't be sent to the cluster, whatever its metrics say. The first
+	// counts. Empty means usable.
+	Excluded []BrokenRule
 	// Outside is true if the cluster is usable only once the MultiKueueConfig, which has no place
 	// for all clusters, contains it.
 	Outside bool
@@ -96,3 +96,6 @@ type Fleet struct {
 	// it is the latest of their times.
 	FailingSince time.Time
 }
+
+// Exclude adds a reason why the workload can't be sent to the cluster. detail completes the message of the rejection.
+func (c *Candidate) Exclude(r Rejection, detail string) { c.Excluded = append(c.Excluded, BrokenRule{r, detail}) }

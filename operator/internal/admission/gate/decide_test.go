@@ -86,7 +86,7 @@ func TestDecideOrdersOnlyClustersWithRoom(t *testing.T) {
 		seen := map[string]bool{}
 		for _, name := range d.Order {
 			i := slices.IndexFunc(candidates, func(c Candidate) bool { return c.Name == name })
-			if i < 0 || seen[name] || candidates[i].Unusable != "" || t0.Sub(candidates[i].SampledAt) > r.MaxSampleAge ||
+			if i < 0 || seen[name] || len(candidates[i].Excluded) > 0 || t0.Sub(candidates[i].SampledAt) > r.MaxSampleAge ||
 				int64(candidates[i].Shapes[0].Fit.Value)-view.Slots(name, time.Time{}, f.UID, f.PodSets[0], 0) < f.PodSets[0].Pods {
 				t.Fatalf("round %d: cluster %s must not be in the order %v", round, name, d.Order)
 			}

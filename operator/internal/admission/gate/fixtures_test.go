@@ -59,7 +59,7 @@ func sampledBefore(c Candidate, seconds int) Candidate {
 }
 
 func withUnusable(c Candidate, reason string) Candidate {
-	c.Unusable = reason
+	c.Exclude(RejectDisconnected, reason)
 	return c
 }
 

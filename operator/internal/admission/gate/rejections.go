@@ -14,8 +14,20 @@ type Rejection string
 const (
 	// RejectNone applies if the cluster can take the workload.
 	RejectNone Rejection = ""
-	// RejectUnusable applies if no workload can be sent to the cluster.
-	RejectUnusable Rejection = "Unusable"
+	// RejectDisconnected applies if Kueue is not connected to the cluster.
+	RejectDisconnected Rejection = "Disconnected"
+	// RejectNotMember applies if the MultiKueueConfig does not contain the cluster, and the gate can't add it.
+	RejectNotMember Rejection = "NotMember"
+	// RejectNotPermitted applies if the workload's annotation does not permit the cluster.
+	RejectNotPermitted Rejection = "NotPermitted"
+	// RejectPins applies if the pods may not run on the nodes that stand for the cluster.
+	RejectPins Rejection = "NodeSelector"
+	// RejectJobElsewhere applies if the other components of the workload's job are on another cluster.
+	RejectJobElsewhere Rejection = "JobElsewhere"
+	// RejectUndecided applies if the Placement has not decided the cluster, which a job needs all the same.
+	RejectUndecided Rejection = "NotDecided"
+	// RejectLeft applies if a ReclaimPolicy moved the workload away from the cluster.
+	RejectLeft Rejection = "Left"
 	// RejectScore applies if a required score is below its minimum.
 	RejectScore Rejection = "BelowMinimum"
 	// RejectNoScore applies if a required score is missing or expired.
@@ -84,7 +96,15 @@ type rejectionRow struct {
 // order of the rows and stops at the first broken rule.
 var rejections = []rejectionRow{
 	{rejection: RejectNone, reason: ReasonPlaceable, message: eligibleMessage, mayHoldCopy: true},
-	{rejection: RejectUnusable, rule: isUsable, reason: ReasonRuledOut, message: detailMessage("%s")},
+
+	// isUsable detects the first ones.
+	{rejection: RejectDisconnected, rule: isUsable, reason: ReasonRuledOut, message: detailMessage("%s")},
+	{rejection: RejectNotMember, reason: ReasonRuledOut, message: detailMessage("is not in MultiKueueConfig %s")},
+	{rejection: RejectNotPermitted, reason: ReasonRuledOut, message: detailMessage("is not in annotation %s")},
+	{rejection: RejectPins, reason: ReasonRuledOut, message: detailMessage("does not match the node selector %s")},
+	{rejection: RejectJobElsewhere, reason: ReasonRuledOut, message: detailMessage("does not run the job's other components, which are on %s")},
+	{rejection: RejectUndecided, reason: ReasonRuledOut, message: detailMessage("runs the job's other components, but is not decided by Placement %s")},
+	{rejection: RejectLeft, reason: ReasonRuledOut, message: detailMessage("was left for %s")},
 
 	// hasRequiredScores detects both.
 	{rejection: RejectScore, rule: hasRequiredScores, reason: ReasonRuledOut, dependsOnSource: true,

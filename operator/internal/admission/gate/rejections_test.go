@@ -87,7 +87,7 @@ func TestRejectionMessages(t *testing.T) {
 			"is eligible, its quota is unknown, condition power has no result and onStale is Open"},
 		{"none, conditions ignored", Verdict{IgnoredConditions: []string{"power", "freeze"}},
 			"is eligible, conditions power, freeze have no result and onStale is Open"},
-		{"unusable", Verdict{Rejection: RejectUnusable, Detail: "has no MultiKueueCluster"}, "has no MultiKueueCluster"},
+		{"unusable", Verdict{Rejection: RejectDisconnected, Detail: "has no MultiKueueCluster"}, "has no MultiKueueCluster"},
 		{"score", Verdict{Rejection: RejectScore, Detail: "fleet/total"}, "has a score fleet/total below the minimum"},
 		{"no score", Verdict{Rejection: RejectNoScore, Detail: "fleet/total"}, "has no valid score fleet/total"},
 		{"condition", Verdict{Rejection: RejectCondition, Detail: "power"}, "does not meet condition power"},
@@ -126,7 +126,7 @@ func TestMeaningOfRejections(t *testing.T) {
 		{RejectUnknown, false, true, false},
 		{RejectStale, false, true, false},
 		{RejectQuotaFailing, false, true, false},
-		{RejectUnusable, false, false, false},
+		{RejectDisconnected, false, false, false},
 		{RejectScore, false, false, false},
 		{RejectNoScore, false, false, false},
 		{RejectCondition, false, false, false},
@@ -154,15 +154,15 @@ func TestPendingReason(t *testing.T) {
 		want       string
 	}{
 		{"no room counts first", failing, []Rejection{RejectStale, RejectConditionFailing, RejectNoRoom}, ReasonNoRoom},
-		{"no such devices", Fleet{}, []Rejection{RejectUnusable, RejectNoModel}, ReasonNoRoom},
+		{"no such devices", Fleet{}, []Rejection{RejectDisconnected, RejectNoModel}, ReasonNoRoom},
 		{"condition failing", Fleet{}, []Rejection{RejectStale, RejectConditionFailing}, ReasonNoMetrics},
 		{"quota failing", Fleet{}, []Rejection{RejectQuotaFailing}, ReasonNoMetrics},
 		{"stale while the source fails", failing, []Rejection{RejectStale}, ReasonNoMetrics},
 		{"unknown while the source fails", failing, []Rejection{RejectUnknown}, ReasonNoMetrics},
 		{"score while the source fails", failing, []Rejection{RejectScore}, ReasonNoMetrics},
 		{"no score while the source fails", failing, []Rejection{RejectNoScore}, ReasonNoMetrics},
-		{"unusable while the source fails", failing, []Rejection{RejectUnusable}, ReasonRuledOut},
-		{"no series of fit", Fleet{}, []Rejection{RejectUnusable, RejectStale, RejectNoFit}, ReasonNoMetrics},
+		{"unusable while the source fails", failing, []Rejection{RejectDisconnected}, ReasonRuledOut},
+		{"no series of fit", Fleet{}, []Rejection{RejectDisconnected, RejectStale, RejectNoFit}, ReasonNoMetrics},
 		{"no series of fit where such devices are", Fleet{}, []Rejection{RejectNoModel, RejectNoFit}, ReasonNoMetrics},
 		{"no series of fit, but another cluster is full", Fleet{}, []Rejection{RejectNoModel, RejectNoFit, RejectNoRoom}, ReasonNoRoom},
 		{"stale counts before scores", Fleet{}, []Rejection{RejectScore, RejectUnknown}, ReasonStale},
@@ -184,8 +184,8 @@ func TestPendingReason(t *testing.T) {
 func TestRulesApplyInTableOrder(t *testing.T) {
 	minimum := int32(30)
 	c := withConditions(withScore(sampledBefore(cluster("cluster1", 0, 0, 0, 64), 200), 10), evaluated("power", 0))
-	c.Unusable = "is not in MultiKueueConfig gpu"
-	want := []BrokenRule{{RejectUnusable, c.Unusable}, {RejectScore, "fleet/total"}, {RejectCondition, "power"}, {RejectStale, "2m0s"}}
+	c.Exclude(RejectNotMember, "gpu")
+	want := []BrokenRule{{RejectNotMember, "gpu"}, {RejectScore, "fleet/total"}, {RejectCondition, "power"}, {RejectStale, "2m0s"}}
 	for _, tc := range []struct {
 		name  string
 		facts shape.Facts

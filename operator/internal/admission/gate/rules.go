@@ -104,7 +104,7 @@ func newEvaluation(f shape.Facts, candidates []Candidate, fleet Fleet, rules Rul
 	e.ignoreMissing = e.rules.OnStale == v1alpha1.StaleOpen
 	for i := range candidates { // an unknown sample time is zero, and so older than UnknownAfter
 		c := &candidates[i]
-		if c.Unusable == "" && now.Sub(c.SampledAt) <= rules.UnknownAfter {
+		if len(c.Excluded) == 0 && now.Sub(c.SampledAt) <= rules.UnknownAfter {
 			e.ignoreMissing = false
 		}
 	}
@@ -140,10 +140,7 @@ func (e *evaluation) brokenRules(c *Candidate, firstOnly bool) []BrokenRule {
 
 // isUsable is the rule that workloads can be sent to the cluster.
 func isUsable(c *Candidate, _ *evaluation) []BrokenRule {
-	if c.Unusable == "" {
-		return nil
-	}
-	return []BrokenRule{{RejectUnusable, c.Unusable}}
+	return c.Excluded
 }
 
 // hasFreshSamples is the rule that samples are recent enough to prove room. Workloads

@@ -89,7 +89,7 @@ func TestGivesUpOnlyForMeasuredLackOfRoom(t *testing.T) {
 		change(&c)
 		return c
 	}
-	disconnected := room(func(c *Candidate) { c.Unusable = "is not connected by Kueue" })
+	disconnected := room(func(c *Candidate) { c.Exclude(RejectDisconnected, "is not connected by Kueue") })
 	failing := Fleet{Problem: "timeout"}
 	for _, tc := range []struct {
 		name       string

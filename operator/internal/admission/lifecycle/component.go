@@ -144,7 +144,9 @@ func (s *Situation) undecidedCandidates() []gate.Candidate {
 		return nil
 	}
 	placement := s.Gate.Spec.PlacementRef
-	return []gate.Candidate{{Name: cluster, Unusable: "runs the job's other components, but is not decided by Placement " + placement.Namespace + "/" + placement.Name}}
+	undecided := gate.Candidate{Name: cluster}
+	undecided.Exclude(gate.RejectUndecided, placement.Namespace+"/"+placement.Name)
+	return []gate.Candidate{undecided}
 }
 
 // awaitsPrimary reports whether Kueue will place the workload with the primary component of
@@ -241,7 +243,7 @@ func limitOfComponent(s *Situation) string {
 }
 
 func excludeByComponent(s *Situation, c *gate.Candidate) {
-	if c.Unusable == "" && s.Job.Cluster != "" && c.Name != s.Job.Cluster {
-		c.Unusable = "does not run the job's other components, which are on " + s.Job.Cluster
+	if s.Job.Cluster != "" && c.Name != s.Job.Cluster {
+		c.Exclude(gate.RejectJobElsewhere, s.Job.Cluster)
 	}
 }

@@ -10,7 +10,7 @@ func limitOfMove(s *Situation) string {
 }
 
 func excludeByMove(s *Situation, c *gate.Candidate) {
-	if left, leftFor := s.Record.LeftCluster(s.Now); c.Unusable == "" && c.Name == left {
-		c.Unusable = "was left for " + leftFor
+	if left, leftFor := s.Record.LeftCluster(s.Now); c.Name == left {
+		c.Exclude(gate.RejectLeft, leftFor)
 	}
 }

@@ -59,7 +59,7 @@ func (s *Situation) contradiction(cluster string) string {
 	for _, r := range s.Request.NodeRequirements {
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
 			if value, ok := r.labels[key]; ok && value != labels[key] {
-				return fmt.Sprintf("does not match the node selector %s=%s%s", key, value, r.origin)
+				return key + "=" + value + r.origin
 			}
 		}
 	}
@@ -89,7 +89,10 @@ func limitOfPins(s *Situation) string {
 }
 
 func excludeByPins(s *Situation, c *gate.Candidate) {
-	if s.pinsPods() {
-		c.Unusable = s.contradiction(c.Name)
+	if !s.pinsPods() {
+		return
+	}
+	if selector := s.contradiction(c.Name); selector != "" {
+		c.Exclude(gate.RejectPins, selector)
 	}
 }

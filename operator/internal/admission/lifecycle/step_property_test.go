@@ -225,7 +225,7 @@ func (c chance) gate(s *Situation) {
 		candidate := gate.Candidate{Name: name, SampledAt: s.Now.Add(-time.Duration(c.IntN(240)) * time.Second),
 			Shapes: []gate.ShapeMetrics{{Fit: gate.Known(float64(c.IntN(3))), EmptyFit: gate.Known(4), Quota: gate.Known(float64(c.IntN(5)))}}}
 		if !s.MultiKueue.isConnected(name) {
-			candidate.Unusable = "is not connected by Kueue"
+			candidate.Exclude(gate.RejectDisconnected, "is not connected by Kueue")
 		}
 		s.Room.Candidates = append(s.Room.Candidates, candidate)
 	}
@@ -391,7 +391,7 @@ func forbiddenHold(s *Situation, next Step) error {
 	if h.UID != string(s.Workload.UID) || i < 0 || next.Decision == nil || next.Decision.State != gate.Pending {
 		return fmt.Errorf("holds %s for %s", h.Cluster, h.UID)
 	}
-	if c := s.Room.Candidates[i]; s.Now.Sub(c.SampledAt) > gate.RulesOf(&s.Gate.Spec).MaxSampleAge || c.Unusable != "" {
+	if c := s.Room.Candidates[i]; s.Now.Sub(c.SampledAt) > gate.RulesOf(&s.Gate.Spec).MaxSampleAge || len(c.Excluded) > 0 {
 		return fmt.Errorf("holds %s on old samples or without a connection", h.Cluster)
 	}
 	return nil

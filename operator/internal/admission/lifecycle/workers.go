@@ -7,6 +7,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 )
 
+// NotPermitted is why a connected cluster is none for the workload.
+const NotPermitted = "is not in annotation " + kueuestate.ClusterNamesAnnotation
+
 // MultiKueue sends a workload only to connected clusters of its configuration, and to those that the
 // workload's annotation permits.
 
@@ -20,16 +23,18 @@ func limitOfWorkers(s *Situation) string {
 
 func excludeByWorkers(s *Situation, c *gate.Candidate) {
 	if s.Checks.MultiKueue != "" && !s.MultiKueue.isConnected(c.Name) {
-		c.Unusable = s.MultiKueue.Disconnected[c.Name]
-		if isMember := c.Unusable != ""; !isMember && s.mayRequestClusters() {
+		switch why, isMember := s.MultiKueue.Disconnected[c.Name]; {
+		case isMember && why != NotPermitted:
+			c.Exclude(gate.RejectDisconnected, why)
+		case !isMember && s.mayRequestClusters():
 			c.Outside = true
-		} else if !isMember {
-			c.Unusable = "is not in MultiKueueConfig " + s.MultiKueue.Config
+		case !isMember:
+			c.Exclude(gate.RejectNotMember, s.MultiKueue.Config)
 		}
 	}
 	c.Outside = c.Outside || s.isLeaving(c.Name)
-	if c.Outside && !kueuestate.AllowsCluster(s.Workload, c.Name) {
-		c.Unusable = "is not in annotation " + kueuestate.ClusterNamesAnnotation
+	if s.MultiKueue.Disconnected[c.Name] == NotPermitted || c.Outside && !kueuestate.AllowsCluster(s.Workload, c.Name) {
+		c.Exclude(gate.RejectNotPermitted, kueuestate.ClusterNamesAnnotation)
 	}
 }
 

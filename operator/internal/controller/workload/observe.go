@@ -151,7 +151,7 @@ func (r *Reconciler) observeWorkers(ctx context.Context, s *lifecycle.Situation)
 		}
 		why := kueuestate.DisconnectedReason(config, name, cluster)
 		if why == "" && !kueuestate.AllowsCluster(s.Workload, name) {
-			why = "is not in annotation " + kueuestate.ClusterNamesAnnotation
+			why = lifecycle.NotPermitted
 		}
 		if why != "" {
 			s.MultiKueue.Disconnected[name] = why

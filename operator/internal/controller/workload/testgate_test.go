@@ -207,7 +207,7 @@ func (tg *testGate) waitUntilConnected() {
 		g.Expect(err).NotTo(HaveOccurred())
 		var usable []string
 		for _, c := range e.Clusters {
-			if c.Rejection != gate.RejectUnusable {
+			if c.Rejection != gate.RejectDisconnected && c.Rejection != gate.RejectNotMember {
 				usable = append(usable, c.Cluster)
 			}
 		}

@@ -274,7 +274,7 @@ func TestDestination(t *testing.T) {
 			if got := m.Destination(noon); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
-			if in.Candidates[0].Unusable != "" {
+			if len(in.Candidates[0].Excluded) > 0 {
 				t.Error("the inputs were changed")
 			}
 		})
