@@ -55,7 +55,7 @@ var installations = []installation{
 func renderedChart(name, namespace, values string) func(t *testing.T) []*unstructured.Unstructured {
 	return func(t *testing.T) []*unstructured.Unstructured {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "go", "-C", "../.tools/charts", "run", ".", "--render="+name, "--namespace="+namespace, "--values="+values)
+		cmd := exec.CommandContext(t.Context(), "go", "-C", "../.tools/charts", "run", "./generate", "--render="+name, "--namespace="+namespace, "--values="+values)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()

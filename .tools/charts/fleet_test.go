@@ -1,4 +1,4 @@
-package main
+package charts
 
 import (
 	"fmt"
@@ -156,7 +156,7 @@ func inNamespace(v any, namespace string) any {
 
 func renderFleet(t *testing.T, values map[string]any) map[string]any {
 	t.Helper()
-	files, err := renderChart(root, "plimsoll-fleet", "release", values)
+	files, err := renderChart("plimsoll-fleet", "release", values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestWorkRoleWithoutMonitoring(t *testing.T) {
 
 // Values reach the hub and the workers.
 func TestFleetChartOptions(t *testing.T) {
-	files, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{
+	files, err := renderChart("plimsoll-fleet", "release", map[string]any{
 		"image":  map[string]any{"repository": "registry.example.com/ex", "digest": "sha256:" + strings.Repeat("a", 64)},
 		"source": map[string]any{"type": "Mimir", "url": "", "fields": map[string]any{"tenant": "prod", "topology": map[string]any{"type": "PerCluster", "urlTemplate": "https://{cluster}.example.com"}}},
 		"queue": map[string]any{"name": "accelerators", "flavors": []any{
@@ -308,7 +308,7 @@ func TestFleetNotesByCredentials(t *testing.T) {
 		"Secret":         "\n   kubectl plimsoll connect w1=CONTEXT --dispatcher=plimsoll.dev/dispatcher\n",
 		"ClusterProfile": "\n   kubectl plimsoll connect --dispatcher=plimsoll.dev/dispatcher\n",
 	} {
-		files, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{"workers": []any{"w1"}, "credentials": map[string]any{"type": name}})
+		files, err := renderChart("plimsoll-fleet", "release", map[string]any{"workers": []any{"w1"}, "credentials": map[string]any{"type": name}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +326,7 @@ func TestFleetChartWithKAI(t *testing.T) {
 			t.Errorf("%s has the argument %d times", k, count)
 		}
 	}
-	if _, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{"exporter": map[string]any{"kaiShares": true}}); err == nil {
+	if _, err := renderChart("plimsoll-fleet", "release", map[string]any{"exporter": map[string]any{"kaiShares": true}}); err == nil {
 		t.Error("kaiShares is accepted without podOwners")
 	}
 }
@@ -337,7 +337,7 @@ func TestUnknownValuesOfTheFleetAreRefused(t *testing.T) {
 		{"queue": map[string]any{"flavors": []any{}}}, {"queue": map[string]any{"flavors": []any{map[string]any{"name": "a", "label": "x", "quota": map[string]any{"cpu": 1}}}}},
 		{"exporter": map[string]any{"platform": "aws"}},
 	} {
-		if _, err := renderChart(root, "plimsoll-fleet", "release", values); err == nil {
+		if _, err := renderChart("plimsoll-fleet", "release", values); err == nil {
 			t.Errorf("%v is accepted", values)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package charts
 
 import (
 	"fmt"
@@ -8,65 +8,6 @@ import (
 	"slices"
 	"strings"
 )
-
-// chart describes how a chart is generated.
-type chart struct {
-	name, description string
-	// kubernetes is the lowest version of Kubernetes that it installs on.
-	kubernetes string
-	values     []value
-	parts      func(root string) ([]part, error)
-	blocks     map[string]string
-	// finish changes the text of a template.
-	finish func(text string) string
-	files  func(root string) (map[string]string, error)
-	notes  string
-}
-
-var charts = []chart{operatorChart, exporterChart, fleetChart}
-
-const imageExpression = `image: {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
-`
-
-const extraArgs = `{{- range .Values.extraArgs }}
-- {{ . | quote }}
-{{- end }}
-`
-
-// generate returns the files of the chart by path.
-func (c chart) generate(root string) (map[string]string, error) {
-	parts, err := c.parts(root)
-	if err != nil {
-		return nil, err
-	}
-	files := map[string]string{
-		"Chart.yaml":          fmt.Sprintf("apiVersion: v2\nname: %s\ndescription: %q\ntype: application\nversion: 0.0.0-dev\nappVersion: dev\nkubeVersion: '>= %s.0-0'\n", c.name, c.description, c.kubernetes),
-		"templates/NOTES.txt": c.notes,
-	}
-	for _, p := range parts {
-		text, err := p.toFile(c.blocks)
-		if err != nil {
-			return nil, err
-		}
-		files["templates/"+p.file] = c.finish(text)
-	}
-	if files["values.yaml"], files["values.schema.json"], err = valuesFiles(c.values); err != nil {
-		return nil, err
-	}
-	table, err := valuesTable(c.values)
-	if err != nil {
-		return nil, err
-	}
-	files["README.md"] = "# Chart " + c.name + "\n\n" + c.description + " Generated from the kustomize folders: `make charts`. [Installation](../../README.md)\n\n## Values\n\n" + table
-	if c.files == nil {
-		return files, nil
-	}
-	more, err := c.files(root)
-	for name, text := range more {
-		files[name] = text
-	}
-	return files, err
-}
 
 var operatorChart = chart{
 	name: "plimsoll", kubernetes: "1.30", description: "Places workloads on clusters by their metrics: the operator, its CRDs, roles, rules and dashboards.",
