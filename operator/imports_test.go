@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 )
 
 const module = "plimsoll.dev/plimsoll/"
@@ -363,64 +361,6 @@ func TestArchitectureShowsTheTable(t *testing.T) {
 			}
 			if got := documented[strings.TrimSuffix(r.pkg, "/")]; got != want {
 				t.Errorf("the document says %q, want %q", got, want)
-			}
-		})
-	}
-}
-
-// TestLintRulesAllowTheTable compares the allowed imports of the depguard rules with the
-// table. The rules of controllers and CLI deny packages instead.
-func TestLintRulesAllowTheTable(t *testing.T) {
-	text, err := os.ReadFile("../.golangci.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	type rule struct {
-		Files []string `json:"files"`
-		Allow []string `json:"allow"`
-		Deny  []struct {
-			Pkg string `json:"pkg"`
-		} `json:"deny"`
-	}
-	var config struct {
-		Linters struct {
-			Settings struct {
-				Depguard struct {
-					Rules map[string]rule `json:"rules"`
-				} `json:"depguard"`
-			} `json:"settings"`
-		} `json:"linters"`
-	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
-	byFile := map[string]rule{}
-	for _, r := range config.Linters.Settings.Depguard.Rules {
-		for _, file := range r.Files {
-			byFile[file] = r
-		}
-	}
-	for _, r := range table {
-		if strings.HasSuffix(r.pkg, "/") || r.pkg == "operator/api/v1alpha1" {
-			continue
-		}
-		t.Run(r.pkg, func(t *testing.T) {
-			lint, ok := byFile["**/"+r.pkg+"/*.go"]
-			if !ok {
-				t.Fatal("no depguard rule names the package")
-			}
-			var want, deny []string
-			for _, m := range r.may {
-				want = append(want, module+strings.TrimSuffix(m, "/v1alpha1"))
-			}
-			if !slices.Equal(slices.Sorted(slices.Values(lint.Allow)), slices.Sorted(slices.Values(want))) {
-				t.Errorf("the rule allows %v, want %v", lint.Allow, want)
-			}
-			for _, d := range lint.Deny {
-				deny = append(deny, d.Pkg)
-			}
-			if !slices.Contains(deny, strings.TrimSuffix(module, "/")) {
-				t.Errorf("the rule does not deny other packages of this module: %v", deny)
 			}
 		})
 	}
