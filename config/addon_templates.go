@@ -86,7 +86,6 @@ func addOnFiles(root string) (map[string][]byte, error) {
 // AddOnDeploymentConfig has their values.
 var variables = strings.NewReplacer(
 	"--collect-interval=10000", "--collect-interval={{COLLECT_INTERVAL_MS}}",
-	"--attribution=split", "--attribution={{ATTRIBUTION}}",
 	"          path: /var/lib/kubelet/pod-resources", "          path: '{{KUBELET_ROOT}}/pod-resources'",
 )
 

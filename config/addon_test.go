@@ -125,7 +125,7 @@ func TestAddOnVariablesHaveDefaults(t *testing.T) {
 			found[name] = true
 			return defaults[name]
 		})
-		for _, name := range []string{"COLLECT_INTERVAL_MS", "ATTRIBUTION", "KUBELET_ROOT"} {
+		for _, name := range []string{"COLLECT_INTERVAL_MS", "KUBELET_ROOT"} {
 			if !found[name] || defaults[name] == "" {
 				t.Errorf("%s: variable %s is missing or has no default", file, name)
 			}

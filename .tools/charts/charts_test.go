@@ -205,13 +205,13 @@ func TestCRDsAreKept(t *testing.T) {
 
 func TestOperatorChartOptions(t *testing.T) {
 	objects := render(t, "plimsoll", map[string]any{
-		"image": map[string]any{"repository": "registry.example.com/op", "digest": "sha256:" + strings.Repeat("a", 64)}, "replicas": 3, "dispatch": "off", "logFormat": "json", "nominateAs": "own",
-		"extraArgs": []any{"--ledger-ttl=5m"}, "extraTolerations": []any{map[string]any{"operator": "Exists"}}, "nodeSelector": map[string]any{"a": "b"},
+		"image": map[string]any{"repository": "registry.example.com/op", "digest": "sha256:" + strings.Repeat("a", 64)}, "replicas": 3, "dispatch": "off", "logFormat": "json", "nomination": map[string]any{"enabled": true},
+		"extraArgs": []any{"--ledger-settle=1m"}, "extraTolerations": []any{map[string]any{"operator": "Exists"}}, "nodeSelector": map[string]any{"a": "b"},
 		"prometheus": map[string]any{"enabled": true}, "dashboards": map[string]any{"enabled": true}, "guard": map[string]any{"enabled": false},
 		"networkPolicy": map[string]any{"enabled": false}, "crds": map[string]any{"enabled": false},
 	})
 	text := fmt.Sprint(objects["Deployment plimsoll-system/plimsoll-operator"])
-	for _, want := range []string{"registry.example.com/op@sha256:aaa", "replicas:3", "--multikueue-dispatch=off", "--log-format=json", "--nominate-as=own", "--ledger-ttl=5m", "map[operator:Exists]", "nodeSelector:map[a:b]"} {
+	for _, want := range []string{"registry.example.com/op@sha256:aaa", "replicas:3", "--multikueue-dispatch=off", "--log-format=json", "--ledger-settle=1m", "map[operator:Exists]", "nodeSelector:map[a:b]"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}

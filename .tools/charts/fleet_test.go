@@ -123,7 +123,6 @@ func TestChangedAddOnHasANewName(t *testing.T) {
 		"digest":      {map[string]any{"image": map[string]any{"digest": "sha256:" + strings.Repeat("a", 64)}}, true, false},
 		"pull secret": {map[string]any{"imagePullSecrets": []any{map[string]any{"name": "registry"}}}, true, false},
 		"pod owners":  {exporter("podOwners", true), true, false},
-		"attribution": {exporter("attribution", "device"), false, true},
 		"interval":    {exporter("collectIntervalMilliseconds", 5000), false, true},
 	} {
 		if got := configs(tc.values); (got[0] != first[0]) != tc.newTemplate || (got[1] != first[1]) != tc.newSet {
@@ -257,7 +256,7 @@ func TestWorkRoleWithoutMonitoring(t *testing.T) {
 func TestFleetChartOptions(t *testing.T) {
 	files, err := renderChart("plimsoll-fleet", "release", map[string]any{
 		"image":  map[string]any{"repository": "registry.example.com/ex", "digest": "sha256:" + strings.Repeat("a", 64)},
-		"source": map[string]any{"type": "Mimir", "url": "", "fields": map[string]any{"tenant": "prod", "topology": map[string]any{"type": "PerCluster", "urlTemplate": "https://{cluster}.example.com"}}},
+		"source": map[string]any{"type": "Prometheus", "url": "", "fields": map[string]any{"tenant": "prod", "urlTemplate": "https://{cluster}.example.com"}},
 		"queue": map[string]any{"name": "accelerators", "flavors": []any{
 			map[string]any{"name": "mi300x", "quota": map[string]any{"amd.com/gpu": 64, "cpu": "2k"}},
 		}},
@@ -274,7 +273,7 @@ func TestFleetChartOptions(t *testing.T) {
 	}
 	objects = withoutHashes(t, objects)
 	for k, wants := range map[string][]string{
-		"MetricsSource /thanos":                           {"tenant:prod", "type:Mimir", "urlTemplate:https://{cluster}.example.com"},
+		"MetricsSource /thanos":                           {"tenant:prod", "type:Prometheus", "urlTemplate:https://{cluster}.example.com"},
 		"ClusterQueue /accelerators":                      {"coveredResources:[amd.com/gpu cpu]", "name:mi300x", "nominalQuota:64", "nominalQuota:2k", "queue-role:hub"},
 		"LocalQueue a/accelerators":                       {"clusterQueue:accelerators"},
 		"LocalQueue b/accelerators":                       nil,

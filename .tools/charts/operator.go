@@ -14,7 +14,7 @@ var operatorChart = chart{
 	values: slices.Concat(imageValues("plimsoll-operator"), []value{
 		{"replicas", 2, atLeast(1), "Replicas. One leads, the others take over."},
 		{"dispatch", "nominate", oneOf("nominate", "off"), "nominate: the operator is Kueue's dispatcher. off: Kueue's built-in dispatcher nominates; quote it in a file, where YAML reads off as false."},
-		{"nominateAs", "auto", oneOf("auto", "kueue", "own"), "Field manager of nominations. own also installs the policy that clears them."},
+		{"nomination.enabled", false, boolean, "Install the policy that clears nominations, for versions of Kueue without one."},
 		{"trials.enabled", false, boolean, "Run copies of jobs as TrialPolicies say. The operator may then create, delete and read Jobs in every namespace."},
 		{"logLevel", "INFO", oneOf("DEBUG", "INFO", "WARN", "ERROR"), "Lowest level of log lines."},
 		{"logFormat", "text", oneOf("text", "json"), "Format of log lines."},
@@ -40,9 +40,6 @@ var operatorChart = chart{
 {{- end }}
 {{- if ne .Values.logFormat "text" }}
 - --log-format={{ .Values.logFormat }}
-{{- end }}
-{{- if ne .Values.nominateAs "auto" }}
-- --nominate-as={{ .Values.nominateAs }}
 {{- end }}
 {{- if .Values.trials.enabled }}
 - --trials
@@ -114,7 +111,7 @@ func operatorParts(root string) ([]part, error) {
 		{file: "operator.yaml", objects: always},
 		{file: "networkpolicy.yaml", condition: ".Values.networkPolicy.enabled", objects: only(built["default"], "NetworkPolicy")},
 		{file: "guard.yaml", condition: ".Values.guard.enabled", objects: built["guard"]},
-		{file: "nomination.yaml", condition: `eq .Values.nominateAs "own"`, objects: built["nomination"]},
+		{file: "nomination.yaml", condition: ".Values.nomination.enabled", objects: built["nomination"]},
 		{file: "trials.yaml", condition: ".Values.trials.enabled", objects: trials},
 		{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: monitoring},
 		{file: "prometheus-kueue.yaml", condition: "and .Values.prometheus.enabled .Values.prometheus.kueue.enabled", objects: kueue},

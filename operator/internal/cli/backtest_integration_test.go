@@ -128,8 +128,8 @@ spec:
   - name: headroom
     query: sum by (cluster) (free)
     normalize: {type: Linear, linear: {from: "0", to: "64"}}
-    damping: {riseSeconds: 60, halfLifeSeconds: 30, deadband: 3}
-    missing: {holdSeconds: 600}
+    damping: {halfLifeSeconds: 30, deadband: 3}
+    missing: {keepLastSeconds: 600}
 `
 
 // runBacktest runs backtest on a policy.

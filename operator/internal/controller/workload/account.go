@@ -57,7 +57,7 @@ func (r *Reconciler) account(o *observation) {
 	switch cluster := o.placedOn(); {
 	case cluster == "" || !o.gateKnown:
 	case o.awaitsWorker():
-		r.holdPinned(o, cluster)
+		r.debitPinned(o, cluster)
 	default:
 		r.accountAdmission(o, cluster)
 	}
@@ -129,7 +129,7 @@ func (r *Reconciler) accountAdmission(o *observation, cluster string) {
 			r.lag.Observe(at, latestPossible(e.DebitedAt, o.now))
 		}
 		clusters, _ := r.ledger.Reserved(e.UID)
-		if r.holdAdmitted(o, e) {
+		if r.debitAdmitted(o, e) {
 			r.waiting.MarkFreed(e.PodSets, r.registry.GatesOf(append(clusters, cluster)...)...)
 		}
 	}
@@ -147,17 +147,17 @@ func (o *observation) runningOn(e ledger.Entry) ledger.Running {
 	return running
 }
 
-// holdPinned debits what the workload will take from the cluster that Kueue chose for it. After the TTL
+// debitPinned debits what the workload will take from the cluster that Kueue chose for it. After the TTL
 // of the ledger, it is not debited again.
-func (r *Reconciler) holdPinned(o *observation, cluster string) {
+func (r *Reconciler) debitPinned(o *observation, cluster string) {
 	if since := o.quotaReservedAt(); o.now.Sub(since) < r.ledger.TTL {
 		r.ledger.Debit(o.entry(cluster, since))
 	}
 }
 
-// holdAdmitted debits what the workload takes from the cluster that admitted it, and reports
+// debitAdmitted debits what the workload takes from the cluster that admitted it, and reports
 // whether that changed the ledger. The samples already show an admission older than the TTL.
-func (r *Reconciler) holdAdmitted(o *observation, e ledger.Entry) bool {
+func (r *Reconciler) debitAdmitted(o *observation, e ledger.Entry) bool {
 	if o.now.Sub(e.DebitedAt) < r.ledger.TTL {
 		r.ledger.Debit(e)
 	}

@@ -91,13 +91,13 @@ func (r *Reconciler) restore(o *observation) {
 	defer func() { r.histories.put(wl.UID, o.history) }()
 	cluster := o.placedOn()
 	if cluster != "" && o.awaitsWorker() {
-		r.holdPinned(o, cluster)
+		r.debitPinned(o, cluster)
 		return
 	}
 	if cluster != "" {
 		e := o.admittedEntry(cluster, o.admittedAt(o.record.NominatedAt))
 		o.history.running = &e
-		r.holdAdmitted(o, e)
+		r.debitAdmitted(o, e)
 		r.ledger.PutRunning(o.runningOn(e))
 		return
 	}

@@ -212,10 +212,6 @@ func (c chance) gate(o *observation) {
 	if c.oneIn(4) {
 		o.gate.Spec.WhenUnplaceable.Mode, o.gate.Spec.WhenUnplaceable.YieldAfterSeconds = v1alpha1.UnplaceableYield, after
 	}
-	one := int32(1)
-	if c.oneIn(2) {
-		o.gate.Spec.Widen.By = &one
-	}
 	o.candidates = nil
 	for _, name := range c.clusters() {
 		candidate := gate.Candidate{Name: name, SampledAt: o.now.Add(-time.Duration(c.IntN(240)) * time.Second),
