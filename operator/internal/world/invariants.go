@@ -181,7 +181,7 @@ func (w *World) checkVainKills() {
 }
 
 // workloadChanged follows the state of a job that the hub shows.
-func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) {
+func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolint:gocyclo // one statement per transition of a workload
 	r := w.runs[key]
 	wl, _ := e.New.(*kueue.Workload)
 	if r == nil || wl == nil || e.Type == hub.Deleted {
