@@ -76,9 +76,9 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Linear = nil }), "linear must be set exactly when type is Linear"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Type = "Steps" }), "steps must be set exactly when type is Steps"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Type = "Fleet" }), "fleet must be set exactly when type is Fleet"},
-		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Then = "Fixed" }), "fixedValue must be set exactly when then or absent is Fixed"},
-		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Absent = "Fixed" }), "fixedValue must be set exactly when then or absent is Fixed"},
-		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.FixedValue = &five }), "fixedValue must be set exactly when then or absent is Fixed"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Then = "Fixed" }), `supported values: "Worst", "Omit"`},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Absent = "Fixed" }), "fixedValue must be set exactly when absent is Fixed"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.FixedValue = &five }), "fixedValue must be set exactly when absent is Fixed"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Damping.Deadband = 101 }), "spec.scores[0].damping.deadband"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Publish.Name = "Not a name" }), "spec.publish.name"},
 	} {
