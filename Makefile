@@ -149,9 +149,12 @@ manifests: ## Generate the CRDs, the operator's role and operator/docs/api.md
 	$(CONTROLLERGEN) rbac:roleName=plimsoll-operator paths=./operator/... output:rbac:dir=config/rbac
 	$(GO) test -count=1 -run TestAPIReferenceIsGenerated ./config -update
 
-.PHONY: charts test-tools
-charts: ## Generate the Helm charts in config/chart from the kustomize folders
-	$(GO) -C .tools/charts run .
+.PHONY: config charts test-tools
+config: ## Generate the files of config/prometheus and config/addon that git ignores, from rules and config/exporter*
+	$(GO) run ./config/generate
+
+charts: ## Generate the Helm charts in dist/charts from the kustomize folders, and config/charts.md
+	$(GO) -C .tools/charts run ./generate
 
 test-tools: ## Test the builders of images, charts and releases: each chart must equal its kustomize build
 	$(GO) -C .tools/charts test -count=1 ./...

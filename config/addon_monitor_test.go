@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/config"
 )
 
 // With the component, each template installs the PodMonitor of prometheus/worker, and the
@@ -44,7 +46,7 @@ func TestAddOnWithPodMonitor(t *testing.T) {
 			t.Errorf("%s: ClusterRole %v", template.Name, role)
 		}
 	}
-	if templates != len(addOnTemplates) {
+	if templates != len(config.AddOnTemplates) {
 		t.Errorf("%d templates", templates)
 	}
 }

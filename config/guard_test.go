@@ -240,15 +240,15 @@ const (
 	policyOwner = `{apiVersion: plimsoll.dev/v1alpha1, kind: ScoringPolicy, name: fleet, uid: 1c5a6a3c-0000-4000-8000-000000000000, controller: true}`
 	scoreOwner  = `ownerReferences: [` + policyOwner + `]`
 	// otherOwner lacks its closing brace.
-	otherOwner = `{apiVersion: v1, kind: ConfigMap, name: other, uid: 1c5a6a3c-0000-4000-8000-000000000001`
-	score      = `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: %s}}`
-	config     = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueConfig, spec: {clusters: [a]}`
-	cluster    = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueCluster`
-	cohort     = `apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort`
-	ours       = `labels: {plimsoll.dev/gate: gpu}`
-	copyOf     = `labels: {plimsoll.dev/trial-of: uid, kueue.x-k8s.io/queue-name: trials}, ownerReferences: [{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, name: job, uid: uid}]`
-	template   = `template: {spec: {restartPolicy: Never, containers: [{name: main, image: none}]}}`
-	copySpec   = `suspend: true, parallelism: 1, completions: 1, activeDeadlineSeconds: 300, ` + template
+	otherOwner       = `{apiVersion: v1, kind: ConfigMap, name: other, uid: 1c5a6a3c-0000-4000-8000-000000000001`
+	score            = `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: %s}}`
+	multiKueueConfig = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueConfig, spec: {clusters: [a]}`
+	cluster          = `apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueCluster`
+	cohort           = `apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort`
+	ours             = `labels: {plimsoll.dev/gate: gpu}`
+	copyOf           = `labels: {plimsoll.dev/trial-of: uid, kueue.x-k8s.io/queue-name: trials}, ownerReferences: [{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, name: job, uid: uid}]`
+	template         = `template: {spec: {restartPolicy: Never, containers: [{name: main, image: none}]}}`
+	copySpec         = `suspend: true, parallelism: 1, completions: 1, activeDeadlineSeconds: 300, ` + template
 )
 
 // job returns a Job with a name, more metadata and a spec.
@@ -285,22 +285,22 @@ var forgeries = []forgery{
 		after:  `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: theirs}, status: {scores: null, validUntil: null, conditions: null}}`},
 	{name: "scores without their validity", values: true, status: true, want: "that a ScoringPolicy owns", before: strings.Replace(score, "%s", "endless", 1),
 		after: `{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: AddOnPlacementScore, metadata: {namespace: team-a, name: endless}, status: {validUntil: null}}`},
-	{name: "own MultiKueueConfig", after: `{` + config + `, metadata: {name: own, ` + ours + `}}`},
-	{name: "MultiKueueConfig without the label", after: `{` + config + `, metadata: {name: foreign}}`, want: "with the label plimsoll.dev/gate"},
-	{name: "adoption of a MultiKueueConfig", before: `{` + config + `, metadata: {name: adopted}}`, after: `{` + config + `, metadata: {name: adopted, ` + ours + `}}`, want: "with the label plimsoll.dev/gate"},
+	{name: "own MultiKueueConfig", after: `{` + multiKueueConfig + `, metadata: {name: own, ` + ours + `}}`},
+	{name: "MultiKueueConfig without the label", after: `{` + multiKueueConfig + `, metadata: {name: foreign}}`, want: "with the label plimsoll.dev/gate"},
+	{name: "adoption of a MultiKueueConfig", before: `{` + multiKueueConfig + `, metadata: {name: adopted}}`, after: `{` + multiKueueConfig + `, metadata: {name: adopted, ` + ours + `}}`, want: "with the label plimsoll.dev/gate"},
 	{name: "own MultiKueueCluster", after: `{` + cluster + `, metadata: {name: own, ` + ours + `}, spec: {clusterSource: {kubeConfig: {location: own-kubeconfig, locationType: Secret}}}}`},
 	{name: "kubeconfig by path", after: `{` + cluster + `, metadata: {name: path, ` + ours + `}, spec: {clusterSource: {kubeConfig: {location: /etc/kubernetes/admin.conf, locationType: Path}}}}`, want: "must name a Secret"},
 	{name: "another Secret for a foreign cluster", want: "with the label plimsoll.dev/gate",
 		before: `{` + cluster + `, metadata: {name: foreign}, spec: {clusterSource: {kubeConfig: {location: a, locationType: Secret}}}}`,
 		after:  `{` + cluster + `, metadata: {name: foreign}, spec: {clusterSource: {kubeConfig: {location: b, locationType: Secret}}}}`},
-	{name: "owner of its own MultiKueueConfig", before: `{` + config + `, metadata: {name: collected, ` + ours + `}}`, want: "may not change the metadata",
-		after: `{` + config + `, metadata: {name: collected, ` + ours + `, ownerReferences: [` + otherOwner + `}]}}`},
-	{name: "MultiKueueConfig with an owner", after: `{` + config + `, metadata: {name: born-owned, ` + ours + `, ownerReferences: [` + otherOwner + `}]}}`, want: "without owners and finalizers"},
+	{name: "owner of its own MultiKueueConfig", before: `{` + multiKueueConfig + `, metadata: {name: collected, ` + ours + `}}`, want: "may not change the metadata",
+		after: `{` + multiKueueConfig + `, metadata: {name: collected, ` + ours + `, ownerReferences: [` + otherOwner + `}]}}`},
+	{name: "MultiKueueConfig with an owner", after: `{` + multiKueueConfig + `, metadata: {name: born-owned, ` + ours + `, ownerReferences: [` + otherOwner + `}]}}`, want: "without owners and finalizers"},
 	{name: "finalizer on its own MultiKueueCluster", before: `{` + cluster + `, metadata: {name: kept, ` + ours + `}, spec: {clusterSource: {kubeConfig: {location: a, locationType: Secret}}}}`, want: "may not change the metadata",
 		after: `{` + cluster + `, metadata: {name: kept, ` + ours + `, finalizers: [example.com/keep]}, spec: {clusterSource: {kubeConfig: {location: a, locationType: Secret}}}}`},
-	{name: "its own MultiKueueConfig given to another gate", before: `{` + config + `, metadata: {name: given, ` + ours + `}}`, want: "may not change the metadata",
-		after: `{` + config + `, metadata: {name: given, labels: {plimsoll.dev/gate: tpu}}}`},
-	{name: "members of its own MultiKueueConfig", before: `{` + config + `, metadata: {name: changed, ` + ours + `, finalizers: [example.com/keep]}}`,
+	{name: "its own MultiKueueConfig given to another gate", before: `{` + multiKueueConfig + `, metadata: {name: given, ` + ours + `}}`, want: "may not change the metadata",
+		after: `{` + multiKueueConfig + `, metadata: {name: given, labels: {plimsoll.dev/gate: tpu}}}`},
+	{name: "members of its own MultiKueueConfig", before: `{` + multiKueueConfig + `, metadata: {name: changed, ` + ours + `, finalizers: [example.com/keep]}}`,
 		after: `{apiVersion: kueue.x-k8s.io/v1beta2, kind: MultiKueueConfig, metadata: {name: changed, ` + ours + `, finalizers: [example.com/keep]}, spec: {clusters: [a, b]}}`},
 	{name: "owner of its own Cohort", before: `{` + cohort + `, metadata: {name: collected, labels: {plimsoll.dev/capacity-policy: gpus}}}`, want: "may not change the metadata",
 		after: `{` + cohort + `, metadata: {name: collected, labels: {plimsoll.dev/capacity-policy: gpus}, ownerReferences: [` + otherOwner + `}]}}`},

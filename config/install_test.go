@@ -40,7 +40,7 @@ var installations = []installation{
 	}},
 	{"chart", "plimsoll-system", "restricted", renderedChart("plimsoll", "plimsoll-system", `{dashboards: {enabled: true}}`)},
 	{"chart in another namespace", "elsewhere", "restricted", renderedChart("plimsoll", "elsewhere",
-		`{nominateAs: own, logFormat: json, replicas: 3, image: {repository: registry.example.com/op}, extraArgs: ["--ledger-ttl=5m"], imagePullSecrets: [{name: pull}]}`)},
+		`{nomination: {enabled: true}, logFormat: json, replicas: 3, image: {repository: registry.example.com/op}, extraArgs: ["--ledger-settle=1m"], imagePullSecrets: [{name: pull}]}`)},
 	{"exporter", "plimsoll-exporter", "privileged", func(t *testing.T) []*unstructured.Unstructured {
 		return slices.Concat(buildUntyped(t, "exporter"), buildUntyped(t, "exporter-tpu"), buildUntyped(t, "exporter-amd"))
 	}},
@@ -55,7 +55,7 @@ var installations = []installation{
 func renderedChart(name, namespace, values string) func(t *testing.T) []*unstructured.Unstructured {
 	return func(t *testing.T) []*unstructured.Unstructured {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "go", "-C", "../.tools/charts", "run", ".", "--render="+name, "--namespace="+namespace, "--values="+values)
+		cmd := exec.CommandContext(t.Context(), "go", "-C", "../.tools/charts", "run", "./generate", "--render="+name, "--namespace="+namespace, "--values="+values)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()

@@ -2,6 +2,8 @@
 package config_test
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"testing"
 
@@ -24,7 +26,17 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/config"
 )
+
+func TestMain(m *testing.M) {
+	if err := config.Generate(".."); err != nil {
+		fmt.Fprintln(os.Stderr, "generate config:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter/claim-shares", "exporter-tpu", "exporter-tpu/plugin-metrics", "exporter-amd", "addon", "default", "guard", "nomination"}
 

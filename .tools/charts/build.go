@@ -1,4 +1,4 @@
-package main
+package charts
 
 import (
 	"fmt"
@@ -130,11 +130,11 @@ func (p part) toFile(blocks map[string]string) (string, error) {
 	if p.condition != "" {
 		text = "{{- if " + p.condition + " }}\n" + text + "{{- end }}\n"
 	}
-	return generated + text, nil
+	return header + text, nil
 }
 
-// generated is the head of each file.
-const generated = "{{- /* Generated from the kustomize folders: make charts */ -}}\n"
+// header is the head of each template.
+const header = "{{- /* Generated from the kustomize folders: make charts */ -}}\n"
 
 // toHashedFile returns the text of a part with a definition. Helm keeps the object of the previous release,
 // because clusters may still use it.
@@ -154,7 +154,7 @@ func (p part) toHashedFile(blocks map[string]string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return generated + fmt.Sprintf("{{- define %q }}\n%s{{- end }}\n{{- if %s }}\n%s{{- include %[1]q . }}\n{{- end }}\n", p.definition, spec, p.condition, head), nil
+	return header + fmt.Sprintf("{{- define %q }}\n%s{{- end }}\n{{- if %s }}\n%s{{- include %[1]q . }}\n{{- end }}\n", p.definition, spec, p.condition, head), nil
 }
 
 // hashedName returns the line with the name of an object and the hash of the template that an expression

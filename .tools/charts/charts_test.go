@@ -1,6 +1,7 @@
-package main
+package charts
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -15,32 +16,40 @@ import (
 
 const root = "../.."
 
-func TestChartsAreGenerated(t *testing.T) {
-	for _, c := range charts {
-		want, err := c.generate(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir, got := filepath.Join(root, "config", "chart", c.name), map[string]string{}
-		err = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			name, relErr := filepath.Rel(dir, path)
-			got[filepath.ToSlash(name)] = string(text)
-			if err == nil {
-				err = relErr
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("config/chart/%s is not up to date: run make charts (-want +got):\n%s", c.name, d)
-		}
+func TestMain(m *testing.M) {
+	if err := Prepare(context.Background(), root); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	os.Exit(m.Run())
+}
+
+func TestValuesAreDocumented(t *testing.T) {
+	want, err := Values()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(root, ValuesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, string(got)); d != "" {
+		t.Errorf("%s is not up to date: run make charts (-want +got):\n%s", ValuesFile, d)
+	}
+}
+
+var generated = map[string]map[string]string{}
+
+// renderChart renders a chart, which is generated once.
+func renderChart(name, namespace string, values map[string]any) (map[string]string, error) {
+	if generated[name] == nil {
+		files, err := Generate(root, name)
+		if err != nil {
+			return nil, err
+		}
+		generated[name] = files
+	}
+	return Render(generated[name], namespace, values)
 }
 
 // render returns the objects of a chart with the values, by kind, namespace and name. The
@@ -70,7 +79,7 @@ func readValues(t *testing.T, file string) map[string]any {
 
 func tryRender(name string, values map[string]any) (map[string]any, error) {
 	namespace := map[string]string{"plimsoll": "plimsoll-system", "plimsoll-exporter": "plimsoll-exporter"}[name]
-	files, err := renderChart(root, name, namespace, values)
+	files, err := renderChart(name, namespace, values)
 	if err != nil {
 		return nil, err
 	}
@@ -196,13 +205,13 @@ func TestCRDsAreKept(t *testing.T) {
 
 func TestOperatorChartOptions(t *testing.T) {
 	objects := render(t, "plimsoll", map[string]any{
-		"image": map[string]any{"repository": "registry.example.com/op", "digest": "sha256:" + strings.Repeat("a", 64)}, "replicas": 3, "dispatch": "off", "logFormat": "json", "nominateAs": "own",
-		"extraArgs": []any{"--ledger-ttl=5m"}, "extraTolerations": []any{map[string]any{"operator": "Exists"}}, "nodeSelector": map[string]any{"a": "b"},
+		"image": map[string]any{"repository": "registry.example.com/op", "digest": "sha256:" + strings.Repeat("a", 64)}, "replicas": 3, "dispatch": "off", "logFormat": "json", "nomination": map[string]any{"enabled": true},
+		"extraArgs": []any{"--ledger-settle=1m"}, "extraTolerations": []any{map[string]any{"operator": "Exists"}}, "nodeSelector": map[string]any{"a": "b"},
 		"prometheus": map[string]any{"enabled": true}, "dashboards": map[string]any{"enabled": true}, "guard": map[string]any{"enabled": false},
 		"networkPolicy": map[string]any{"enabled": false}, "crds": map[string]any{"enabled": false},
 	})
 	text := fmt.Sprint(objects["Deployment plimsoll-system/plimsoll-operator"])
-	for _, want := range []string{"registry.example.com/op@sha256:aaa", "replicas:3", "--multikueue-dispatch=off", "--log-format=json", "--nominate-as=own", "--ledger-ttl=5m", "map[operator:Exists]", "nodeSelector:map[a:b]"} {
+	for _, want := range []string{"registry.example.com/op@sha256:aaa", "replicas:3", "--multikueue-dispatch=off", "--log-format=json", "--ledger-settle=1m", "map[operator:Exists]", "nodeSelector:map[a:b]"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}
@@ -267,7 +276,7 @@ var doctorOf = map[string]string{
 
 // In its default namespace, the operator needs no flag of doctor.
 func TestNotesInTheDefaultNamespace(t *testing.T) {
-	files, err := renderChart(root, "plimsoll", "plimsoll-system", nil)
+	files, err := renderChart("plimsoll", "plimsoll-system", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +288,7 @@ func TestNotesInTheDefaultNamespace(t *testing.T) {
 // In another namespace, no reference to the default namespace remains.
 func TestChartsInAnotherNamespace(t *testing.T) {
 	for _, name := range []string{"plimsoll", "plimsoll-exporter", "plimsoll-fleet"} {
-		files, err := renderChart(root, name, "elsewhere", nil)
+		files, err := renderChart(name, "elsewhere", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +352,7 @@ func TestExporterNotes(t *testing.T) {
 		{"TPUs", map[string]any{"gpu": disabled, "amd": disabled}, []string{"daemonset/plimsoll-exporter-tpu --"}, []string{"daemonset/plimsoll-exporter --", "exporter-amd"}},
 		{"monitoring", map[string]any{"prometheus": map[string]any{"enabled": true}}, []string{"The PodMonitor scrapes"}, []string{"load the recording rules"}},
 	} {
-		files, err := renderChart(root, "plimsoll-exporter", "gpu", tc.values)
+		files, err := renderChart("plimsoll-exporter", "gpu", tc.values)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package main
+package charts
 
 import (
 	"fmt"
@@ -20,7 +20,6 @@ var exporterChart = chart{
 		{"openshift.enabled", false, boolean, "Install the SecurityContextConstraints for OpenShift."},
 		{"kubeletRoot", "/var/lib/kubelet", map[string]any{"type": "string", "pattern": "^/"}, "Root directory of the kubelet on the node."},
 		{"collectIntervalMilliseconds", 10000, atLeast(100), "Time between collections. The rules consider a sample stale after a minute."},
-		{"attribution", "split", oneOf("split", "device"), "How usage of a shared GPU is divided between pods."},
 		{"podOwners.enabled", false, boolean, "Export the owner of each pod. Requires read access to pods in all namespaces."},
 		{"claimShares.enabled", false, boolean, "Export what resource claims consume of devices that they share. Requires read access to resource claims and ResourceSlices."},
 		{"kaiShares.enabled", false, boolean, "Export the shares of NVIDIA GPUs that KAI Scheduler assigns. Requires podOwners.enabled."},
@@ -170,11 +169,8 @@ func templateExporter(o object, gpu bool) error {
 	spec, container := o.pod()
 	args := container["args"].([]any)
 	for i, arg := range args {
-		switch name, _, _ := strings.Cut(arg.(string), "="); name {
-		case "--collect-interval":
+		if strings.HasPrefix(arg.(string), "--collect-interval=") {
 			args[i] = "--collect-interval=@@ int .Values.collectIntervalMilliseconds @@"
-		case "--attribution":
-			args[i] = "--attribution=@@ .Values.attribution @@"
 		}
 	}
 	container["args"] = append(args, "@@line args@@")

@@ -1,4 +1,4 @@
-package main
+package charts
 
 import (
 	"fmt"
@@ -36,8 +36,8 @@ func sampleFlavors() []any {
 var fleetChart = chart{
 	name: "plimsoll-fleet", kubernetes: "1.30", description: "A first gate from one file of values: source, policy, gate, queue and exporter on the hub, and the queues of the workers.",
 	values: slices.Concat(imageValues("plimsoll-exporter"), []value{
-		{"source.type", "Thanos", oneOf("Prometheus", "Thanos", "Mimir"), "Type of the server with the metrics of all workers."},
-		{"source.url", "http://thanos-query.monitoring.svc:9090", str, "Its URL. Empty if source.fields has a topology."},
+		{"source.type", "Thanos", oneOf("Prometheus", "Thanos"), "Type of the server with the metrics of all workers."},
+		{"source.url", "http://thanos-query.monitoring.svc:9090", str, "Its URL. Empty if source.fields has a urlTemplate."},
 		{"source.fields", map[string]any{}, anyMap, "Other fields of the MetricsSource, such as tls, auth and tenant."},
 		{"clusterSets", []any{"global"}, nameList, "ManagedClusterSets of the workers."},
 		{"workers", []any{}, nameList, "ManagedClusters that get the queue by a ManifestWork. On others, apply config/samples/worker and config/samples/team."},
@@ -53,7 +53,6 @@ var fleetChart = chart{
 		{"exporter.platform", "gpu-operator", oneOf(slices.Sorted(maps.Keys(addOnTemplates))...), "How containers get access to GPUs. sim: simulated devices on every node."},
 		{"exporter.kubeletRoot", "/var/lib/kubelet", map[string]any{"type": "string", "pattern": "^/"}, "Root directory of the kubelet on the nodes."},
 		{"exporter.collectIntervalMilliseconds", 10000, atLeast(100), "Time between collections. The rules consider a sample stale after a minute."},
-		{"exporter.attribution", "split", oneOf("split", "device"), "How usage of a shared GPU is divided between pods."},
 		{"exporter.podOwners", false, boolean, "Export the owner of each pod: for job profiles, shares of devices, and what running jobs hold. Requires read access to pods in all namespaces."},
 		{"exporter.claimShares", false, boolean, "Export what resource claims consume of devices that they share. Requires read access to resource claims and ResourceSlices."},
 		{"exporter.kaiShares", false, boolean, "Export the shares of NVIDIA GPUs that KAI Scheduler assigns. Requires exporter.podOwners."},
@@ -218,7 +217,7 @@ func templateFleetObject(o object) error {
 		}
 		return set(configs[0].(map[string]any), "@@line template@@", "defaultConfig", "name")
 	case "AddOnDeploymentConfig":
-		values := map[string]string{"KUBELET_ROOT": ".Values.exporter.kubeletRoot", "COLLECT_INTERVAL_MS": "int .Values.exporter.collectIntervalMilliseconds | quote", "ATTRIBUTION": ".Values.exporter.attribution"}
+		values := map[string]string{"KUBELET_ROOT": ".Values.exporter.kubeletRoot", "COLLECT_INTERVAL_MS": "int .Values.exporter.collectIntervalMilliseconds | quote"}
 		for _, v := range spec["customizedVariables"].([]any) {
 			variable := v.(map[string]any)
 			variable["value"] = "@@ " + values[variable["name"].(string)] + " @@"

@@ -1,4 +1,4 @@
-package main
+package charts
 
 import (
 	"fmt"
@@ -123,7 +123,6 @@ func TestChangedAddOnHasANewName(t *testing.T) {
 		"digest":      {map[string]any{"image": map[string]any{"digest": "sha256:" + strings.Repeat("a", 64)}}, true, false},
 		"pull secret": {map[string]any{"imagePullSecrets": []any{map[string]any{"name": "registry"}}}, true, false},
 		"pod owners":  {exporter("podOwners", true), true, false},
-		"attribution": {exporter("attribution", "device"), false, true},
 		"interval":    {exporter("collectIntervalMilliseconds", 5000), false, true},
 	} {
 		if got := configs(tc.values); (got[0] != first[0]) != tc.newTemplate || (got[1] != first[1]) != tc.newSet {
@@ -156,7 +155,7 @@ func inNamespace(v any, namespace string) any {
 
 func renderFleet(t *testing.T, values map[string]any) map[string]any {
 	t.Helper()
-	files, err := renderChart(root, "plimsoll-fleet", "release", values)
+	files, err := renderChart("plimsoll-fleet", "release", values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,9 +254,9 @@ func TestWorkRoleWithoutMonitoring(t *testing.T) {
 
 // Values reach the hub and the workers.
 func TestFleetChartOptions(t *testing.T) {
-	files, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{
+	files, err := renderChart("plimsoll-fleet", "release", map[string]any{
 		"image":  map[string]any{"repository": "registry.example.com/ex", "digest": "sha256:" + strings.Repeat("a", 64)},
-		"source": map[string]any{"type": "Mimir", "url": "", "fields": map[string]any{"tenant": "prod", "topology": map[string]any{"type": "PerCluster", "urlTemplate": "https://{cluster}.example.com"}}},
+		"source": map[string]any{"type": "Prometheus", "url": "", "fields": map[string]any{"tenant": "prod", "urlTemplate": "https://{cluster}.example.com"}},
 		"queue": map[string]any{"name": "accelerators", "flavors": []any{
 			map[string]any{"name": "mi300x", "quota": map[string]any{"amd.com/gpu": 64, "cpu": "2k"}},
 		}},
@@ -274,7 +273,7 @@ func TestFleetChartOptions(t *testing.T) {
 	}
 	objects = withoutHashes(t, objects)
 	for k, wants := range map[string][]string{
-		"MetricsSource /thanos":                           {"tenant:prod", "type:Mimir", "urlTemplate:https://{cluster}.example.com"},
+		"MetricsSource /thanos":                           {"tenant:prod", "type:Prometheus", "urlTemplate:https://{cluster}.example.com"},
 		"ClusterQueue /accelerators":                      {"coveredResources:[amd.com/gpu cpu]", "name:mi300x", "nominalQuota:64", "nominalQuota:2k", "queue-role:hub"},
 		"LocalQueue a/accelerators":                       {"clusterQueue:accelerators"},
 		"LocalQueue b/accelerators":                       nil,
@@ -308,7 +307,7 @@ func TestFleetNotesByCredentials(t *testing.T) {
 		"Secret":         "\n   kubectl plimsoll connect w1=CONTEXT --dispatcher=plimsoll.dev/dispatcher\n",
 		"ClusterProfile": "\n   kubectl plimsoll connect --dispatcher=plimsoll.dev/dispatcher\n",
 	} {
-		files, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{"workers": []any{"w1"}, "credentials": map[string]any{"type": name}})
+		files, err := renderChart("plimsoll-fleet", "release", map[string]any{"workers": []any{"w1"}, "credentials": map[string]any{"type": name}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +325,7 @@ func TestFleetChartWithKAI(t *testing.T) {
 			t.Errorf("%s has the argument %d times", k, count)
 		}
 	}
-	if _, err := renderChart(root, "plimsoll-fleet", "release", map[string]any{"exporter": map[string]any{"kaiShares": true}}); err == nil {
+	if _, err := renderChart("plimsoll-fleet", "release", map[string]any{"exporter": map[string]any{"kaiShares": true}}); err == nil {
 		t.Error("kaiShares is accepted without podOwners")
 	}
 }
@@ -337,7 +336,7 @@ func TestUnknownValuesOfTheFleetAreRefused(t *testing.T) {
 		{"queue": map[string]any{"flavors": []any{}}}, {"queue": map[string]any{"flavors": []any{map[string]any{"name": "a", "label": "x", "quota": map[string]any{"cpu": 1}}}}},
 		{"exporter": map[string]any{"platform": "aws"}},
 	} {
-		if _, err := renderChart(root, "plimsoll-fleet", "release", values); err == nil {
+		if _, err := renderChart("plimsoll-fleet", "release", values); err == nil {
 			t.Errorf("%v is accepted", values)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package charts
 
 import (
 	"fmt"
@@ -9,71 +9,12 @@ import (
 	"strings"
 )
 
-// chart describes how a chart is generated.
-type chart struct {
-	name, description string
-	// kubernetes is the lowest version of Kubernetes that it installs on.
-	kubernetes string
-	values     []value
-	parts      func(root string) ([]part, error)
-	blocks     map[string]string
-	// finish changes the text of a template.
-	finish func(text string) string
-	files  func(root string) (map[string]string, error)
-	notes  string
-}
-
-var charts = []chart{operatorChart, exporterChart, fleetChart}
-
-const imageExpression = `image: {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
-`
-
-const extraArgs = `{{- range .Values.extraArgs }}
-- {{ . | quote }}
-{{- end }}
-`
-
-// generate returns the files of the chart by path.
-func (c chart) generate(root string) (map[string]string, error) {
-	parts, err := c.parts(root)
-	if err != nil {
-		return nil, err
-	}
-	files := map[string]string{
-		"Chart.yaml":          fmt.Sprintf("apiVersion: v2\nname: %s\ndescription: %q\ntype: application\nversion: 0.0.0-dev\nappVersion: dev\nkubeVersion: '>= %s.0-0'\n", c.name, c.description, c.kubernetes),
-		"templates/NOTES.txt": c.notes,
-	}
-	for _, p := range parts {
-		text, err := p.toFile(c.blocks)
-		if err != nil {
-			return nil, err
-		}
-		files["templates/"+p.file] = c.finish(text)
-	}
-	if files["values.yaml"], files["values.schema.json"], err = valuesFiles(c.values); err != nil {
-		return nil, err
-	}
-	table, err := valuesTable(c.values)
-	if err != nil {
-		return nil, err
-	}
-	files["README.md"] = "# Chart " + c.name + "\n\n" + c.description + " Generated from the kustomize folders: `make charts`. [Installation](../../README.md)\n\n## Values\n\n" + table
-	if c.files == nil {
-		return files, nil
-	}
-	more, err := c.files(root)
-	for name, text := range more {
-		files[name] = text
-	}
-	return files, err
-}
-
 var operatorChart = chart{
 	name: "plimsoll", kubernetes: "1.30", description: "Places workloads on clusters by their metrics: the operator, its CRDs, roles, rules and dashboards.",
 	values: slices.Concat(imageValues("plimsoll-operator"), []value{
 		{"replicas", 2, atLeast(1), "Replicas. One leads, the others take over."},
 		{"dispatch", "nominate", oneOf("nominate", "off"), "nominate: the operator is Kueue's dispatcher. off: Kueue's built-in dispatcher nominates; quote it in a file, where YAML reads off as false."},
-		{"nominateAs", "auto", oneOf("auto", "kueue", "own"), "Field manager of nominations. own also installs the policy that clears them."},
+		{"nomination.enabled", false, boolean, "Install the policy that clears nominations, for versions of Kueue without one."},
 		{"trials.enabled", false, boolean, "Run copies of jobs as TrialPolicies say. The operator may then create, delete and read Jobs in every namespace."},
 		{"logLevel", "INFO", oneOf("DEBUG", "INFO", "WARN", "ERROR"), "Lowest level of log lines."},
 		{"logFormat", "text", oneOf("text", "json"), "Format of log lines."},
@@ -99,9 +40,6 @@ var operatorChart = chart{
 {{- end }}
 {{- if ne .Values.logFormat "text" }}
 - --log-format={{ .Values.logFormat }}
-{{- end }}
-{{- if ne .Values.nominateAs "auto" }}
-- --nominate-as={{ .Values.nominateAs }}
 {{- end }}
 {{- if .Values.trials.enabled }}
 - --trials
@@ -173,7 +111,7 @@ func operatorParts(root string) ([]part, error) {
 		{file: "operator.yaml", objects: always},
 		{file: "networkpolicy.yaml", condition: ".Values.networkPolicy.enabled", objects: only(built["default"], "NetworkPolicy")},
 		{file: "guard.yaml", condition: ".Values.guard.enabled", objects: built["guard"]},
-		{file: "nomination.yaml", condition: `eq .Values.nominateAs "own"`, objects: built["nomination"]},
+		{file: "nomination.yaml", condition: ".Values.nomination.enabled", objects: built["nomination"]},
 		{file: "trials.yaml", condition: ".Values.trials.enabled", objects: trials},
 		{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: monitoring},
 		{file: "prometheus-kueue.yaml", condition: "and .Values.prometheus.enabled .Values.prometheus.kueue.enabled", objects: kueue},

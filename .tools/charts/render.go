@@ -1,10 +1,9 @@
-package main
+package charts
 
 import (
 	"fmt"
 	"maps"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -13,10 +12,14 @@ import (
 	"helm.sh/helm/v3/pkg/releaseutil"
 )
 
-// renderChart returns the files of a chart as `helm template` does, by path, NOTES.txt
-// included.
-func renderChart(root, name, namespace string, values map[string]any) (map[string]string, error) {
-	c, err := loader.Load(filepath.Join(root, "config", "chart", name))
+// Render renders the files of a chart as `helm template` does. The result has all rendered files by
+// path, NOTES.txt included.
+func Render(files map[string]string, namespace string, values map[string]any) (map[string]string, error) {
+	var buffered []*loader.BufferedFile
+	for name, text := range files {
+		buffered = append(buffered, &loader.BufferedFile{Name: name, Data: []byte(text)})
+	}
+	c, err := loader.LoadFiles(buffered)
 	if err != nil {
 		return nil, err
 	}
@@ -27,12 +30,12 @@ func renderChart(root, name, namespace string, values map[string]any) (map[strin
 	return engine.Render(c, rendered)
 }
 
-// manifests joins the rendered files to one YAML stream, in the order in which Helm installs
-// the objects.
-func manifests(files map[string]string) (string, error) {
-	rendered := maps.Clone(files)
-	maps.DeleteFunc(rendered, func(file, _ string) bool { return path.Ext(file) != ".yaml" })
-	_, sorted, err := releaseutil.SortManifests(rendered, nil, releaseutil.InstallOrder)
+// Manifests joins rendered files to one YAML stream, in the order in which Helm installs the
+// objects.
+func Manifests(rendered map[string]string) (string, error) {
+	objects := maps.Clone(rendered)
+	maps.DeleteFunc(objects, func(file, _ string) bool { return path.Ext(file) != ".yaml" })
+	_, sorted, err := releaseutil.SortManifests(objects, nil, releaseutil.InstallOrder)
 	if err != nil {
 		return "", err
 	}

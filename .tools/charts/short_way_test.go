@@ -1,4 +1,4 @@
-package main
+package charts
 
 import (
 	"os"
@@ -54,7 +54,7 @@ func TestShortWayOfDocuments(t *testing.T) {
 			t.Errorf("the release is not named as its chart: %s", command)
 			continue
 		}
-		if _, err := renderChart(root, chart[1], namespace, values); err != nil {
+		if _, err := renderChart(chart[1], namespace, values); err != nil {
 			t.Errorf("%s: %v", command, err)
 		}
 		rendered++

@@ -1,4 +1,4 @@
-package main
+package charts
 
 import (
 	"encoding/json"
@@ -89,7 +89,7 @@ func valuesFiles(values []value) (yamlText, schemaText string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	return "# Defaults. README.md describes each value. Generated: make charts\n" + string(text), string(encoded) + "\n", nil
+	return "# Defaults. README.md describes each value.\n" + string(text), string(encoded) + "\n", nil
 }
 
 // valuesTable returns the values as a Markdown table.

@@ -44,7 +44,7 @@ var sizes = []struct{ clusters, scores int }{{100, 4}, {1000, 4}, {1000, 32}, {1
 // fleets are the numbers of clusters in sizes.
 var fleets = []int{100, 1000, 10000}
 
-// concurrency is the number of concurrent writes of the operator (its default) and of
+// concurrency is the number of concurrent writes of the operator and of
 // the bare client.
 const concurrency = 16
 
@@ -176,7 +176,7 @@ func (b *testbed) startOperator(t *testing.T) {
 	output(t, "go", "build", "-o", binary, "./operator/cmd/plimsoll-operator")
 	b.operator = freeAddress(t)
 	b.process = start(t, binary, "--kubeconfig="+b.kubeconfig, "--leader-elect=false", "--health-probe-bind-address=0", "--allow-loopback-sources",
-		"--metrics-secure=false", "--metrics-bind-address="+b.operator, "--score-write-concurrency="+strconv.Itoa(concurrency))
+		"--metrics-secure=false", "--metrics-bind-address="+b.operator)
 	waitUntil(t, "the operator's metrics", time.Minute, func() bool {
 		_, err := fetch("http://" + b.operator + "/metrics")
 		return err == nil

@@ -159,20 +159,24 @@ var chartValue = regexp.MustCompile(`([\w.]+)=`)
 func checkHelm(t *testing.T, args []string) string {
 	var chart string
 	for _, arg := range args {
-		if strings.HasPrefix(arg, "config/chart/") {
-			chart = filepath.Join(root, arg)
+		if name, ok := strings.CutPrefix(arg, "dist/charts/"); ok {
+			chart = name
 		}
 	}
 	if chart == "" {
 		return ""
 	}
-	readme := readFile(t, filepath.Join(chart, "README.md"))
+	_, values, found := strings.Cut(readFile(t, filepath.Join(root, "config", "charts.md")), "\n## "+chart+"\n")
+	if !found {
+		return "no chart " + chart
+	}
+	values, _, _ = strings.Cut(values, "\n## ")
 	for i, arg := range args {
 		if arg != "--set" || i+1 == len(args) {
 			continue
 		}
 		for _, m := range chartValue.FindAllStringSubmatch(args[i+1], -1) {
-			if !strings.Contains(readme, "`"+m[1]+"`") {
+			if !strings.Contains(values, "`"+m[1]+"`") {
 				return "the chart has no value " + m[1]
 			}
 		}

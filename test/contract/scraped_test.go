@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"plimsoll.dev/plimsoll/config"
 )
 
 // scrapeJobs are the jobs for the metrics with a prefix.
@@ -111,7 +113,7 @@ func TestAlertsReadWhatIsScraped(t *testing.T) {
 				t.Errorf("prometheus.yaml does not have the job %s of a %s", job, folder)
 			}
 		}
-		rules := readRules(t, prometheusRules[folder].files...)
+		rules := readRules(t, config.PrometheusRules[folder].Files...)
 		scraped := &scraper{recorded: map[string][]parser.Expr{}, jobs: jobs, reading: map[string]bool{}}
 		expressions := map[string]parser.Expr{}
 		for _, g := range rules.Groups {

@@ -13,8 +13,8 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// With --nominate-as=own Kueue does not clear the nominated clusters. The
-// MutatingAdmissionPolicy of config/nomination does, when a cluster admits the
+// If a hub has the MutatingAdmissionPolicy of config/nomination, the operator nominates as its own field
+// manager, whose list Kueue does not clear. The policy does, when a cluster admits the
 // workload and when the workload is evicted.
 func TestNominationPolicyClearsOwnNominations(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
@@ -43,7 +43,7 @@ func TestNominationPolicyClearsOwnNominations(t *testing.T) {
 	settled("own-plain")
 }
 
-// startOwnNominations replaces the operator by one with --nominate-as=own until the
+// startOwnNominations installs the policy, and replaces the operator by one that finds it, until the
 // end of the test.
 func startOwnNominations(ctx context.Context, t *testing.T) {
 	t.Helper()
@@ -64,7 +64,7 @@ func startOwnNominations(ctx context.Context, t *testing.T) {
 	if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.StartReplica(ctx, "operator-own", "--leader-elect=false", "--nominate-as=own"); err != nil {
+	if err := lab.StartReplica(ctx, "operator-own", "--leader-elect=false"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"plimsoll.dev/plimsoll/config"
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
@@ -48,9 +49,9 @@ func TestUpgradeAndRemovalUnderLoad(t *testing.T) {
 	t.Cleanup(func() { cleanUp(t, reinstall) })
 	before := startLoad(ctx, t)
 
-	config := configFolder(t)
-	kubectl(ctx, t, "apply", "--server-side", "-k", filepath.Join(config, "crd"))
-	kubectl(ctx, t, "apply", "--server-side", "-k", filepath.Join(config, "guard"))
+	manifests := configFolder(t)
+	kubectl(ctx, t, "apply", "--server-side", "-k", filepath.Join(manifests, "crd"))
+	kubectl(ctx, t, "apply", "--server-side", "-k", filepath.Join(manifests, "guard"))
 	if err := lab.ReplaceOperator(ctx, filepath.Join(bin, "plimsoll-operator")); err != nil {
 		t.Fatal(err)
 	}
@@ -170,12 +171,12 @@ func remove(ctx context.Context, t *testing.T, plugin string) {
 			return err
 		})
 	}
-	config := configFolder(t)
+	manifests := configFolder(t)
 	if err := errors.Join(lab.StopOperator(),
-		run("delete", "-k", filepath.Join(config, "rbac"))(), // config/default without the operator, which is no pod here
-		run("delete", "-k", filepath.Join(config, "guard"))(),
+		run("delete", "-k", filepath.Join(manifests, "rbac"))(), // config/default without the operator, which is no pod here
+		run("delete", "-k", filepath.Join(manifests, "guard"))(),
 		run("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "plimsoll-queue-role")(),
-		run("delete", "-k", filepath.Join(config, "crd"))()); err != nil {
+		run("delete", "-k", filepath.Join(manifests, "crd"))()); err != nil {
 		t.Fatal(err)
 	}
 	await(ctx, t, "the API server to drop the policy of the queues' role", func(ctx context.Context) error {
@@ -271,10 +272,14 @@ func reinstall(ctx context.Context) error {
 	return errors.Join(err, shortenPeriods(ctx), lab.SetDispatcher(ctx, fleet.OperatorDispatcher), lab.StartOperator(ctx))
 }
 
+// configFolder returns the folder config, with the files that git ignores.
 func configFolder(t *testing.T) string {
 	t.Helper()
 	root, err := fleet.FindRoot()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := config.Generate(root); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(root, "config")

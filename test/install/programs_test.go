@@ -83,7 +83,7 @@ func (w *way) helmInstall(t *testing.T, args []string) {
 			values = string(text)
 		}
 	}
-	cmd := exec.CommandContext(w.ctx, "go", "-C", filepath.Join(root(t), ".tools", "charts"), "run", ".", "--render="+chart, "--namespace="+namespace, "--values="+values)
+	cmd := exec.CommandContext(w.ctx, "go", "-C", filepath.Join(root(t), ".tools", "charts"), "run", "./generate", "--render="+chart, "--namespace="+namespace, "--values="+values)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("render %s: %v", chart, err)

@@ -2,21 +2,22 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"maps"
 	"regexp"
+	"slices"
 
 	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/tools/charts"
 )
 
-// charts are the charts, with the image of each.
-var charts = map[string]string{"plimsoll": "plimsoll-operator", "plimsoll-exporter": "plimsoll-exporter", "plimsoll-fleet": "plimsoll-exporter"}
+// chartImages are the images of the charts.
+var chartImages = map[string]string{"plimsoll": "plimsoll-operator", "plimsoll-exporter": "plimsoll-exporter", "plimsoll-fleet": "plimsoll-exporter"}
 
 // writeCharts packs the charts with the version of the release and their images.
 func (o options) writeCharts(images map[string]image) error {
-	for chart, name := range charts {
-		entries, err := o.chartEntries(chart, images[name])
+	for _, chart := range charts.Names() {
+		entries, err := o.chartEntries(chart, images[chartImages[chart]])
 		if err != nil {
 			return fmt.Errorf("chart %s: %w", chart, err)
 		}
@@ -28,32 +29,24 @@ func (o options) writeCharts(images map[string]image) error {
 }
 
 func (o options) chartEntries(chart string, i image) ([]entry, error) {
-	dir := filepath.Join(o.root, "config", "chart", chart)
+	files, err := charts.Generate(o.root, chart)
+	if err != nil {
+		return nil, err
+	}
 	var entries []entry
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		switch relative {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		text := []byte(files[name])
+		switch name {
 		case "Chart.yaml":
 			text = o.stampChart(text)
 		case "values.yaml":
 			if text, err = setImage(text, i); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		entries = append(entries, entry{name: chart + "/" + filepath.ToSlash(relative), mode: 0o644, content: text})
-		return nil
-	})
-	return entries, err
+		entries = append(entries, entry{name: chart + "/" + name, mode: 0o644, content: text})
+	}
+	return entries, nil
 }
 
 var (

@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"plimsoll.dev/plimsoll/tools/charts"
 )
 
 // options are the values of the command line.
@@ -42,7 +44,11 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := o.run(ctx); err != nil {
+	err := charts.Prepare(ctx, o.root)
+	if err == nil {
+		err = o.run(ctx)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}

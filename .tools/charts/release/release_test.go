@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -24,12 +26,22 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/tools/charts"
 )
 
 const (
 	operatorDigest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	exporterDigest = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 )
+
+func TestMain(m *testing.M) {
+	if err := charts.Prepare(context.Background(), "../../.."); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // testOptions returns options for a release of the repository's manifests and charts, with
 // a command line tool that compiles quickly.
@@ -40,8 +52,10 @@ func testOptions(t *testing.T) options {
 		t.Fatal(err)
 	}
 	root, images := t.TempDir(), t.TempDir()
-	if err := os.Symlink(filepath.Join(repository, "config"), filepath.Join(root, "config")); err != nil {
-		t.Fatal(err)
+	for _, folder := range []string{"config", "dashboards"} {
+		if err := os.Symlink(filepath.Join(repository, folder), filepath.Join(root, folder)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for file, content := range map[string]string{
 		filepath.Join(root, "go.mod"):                                   "module example.com/small\n\ngo 1.26.0\n",

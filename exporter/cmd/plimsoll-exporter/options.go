@@ -111,8 +111,8 @@ func (o *options) addKubernetesFlags(app *kingpin.Application) {
 	app.Flag("kubernetes-enable-dra", "Count devices that no device plugin lists as allocatable by resource claims, even before the first claim exists.").Envar("KUBERNETES_ENABLE_DRA").BoolVar(&o.usesClaims)
 	app.Flag("kubernetes-virtual-gpus", "Write a series for each replica of a shared device, with the label vgpu. With --attribution=process, used memory and utilization have the value of the pod, and the device has a series without a pod. Otherwise each series has the value of the whole device. The sum of these series exceeds the device. plimsoll_pod_device_* metrics do not.").Envar("KUBERNETES_VIRTUAL_GPUS").BoolVar(&o.labels.VirtualGPUs)
 	app.Flag("nvidia-resource-names", "Comma-separated names of additional resources that count as devices.").Envar("NVIDIA_RESOURCE_NAMES").StringsVar(&o.resourceNames)
-	app.Flag("attribution", "Method to divide the plimsoll_pod_device_* metrics of a device between several pods: split (evenly by replicas), process (by the processes of each pod; requires the API server and hostPID) or device (a shared device is attributed to no pod).").
-		Default(string(collector.BySplit)).EnumVar(&o.attribution, string(collector.BySplit), string(collector.ByProcess), string(collector.ByDevice))
+	app.Flag("attribution", "Method to divide the plimsoll_pod_device_* metrics of a device between several pods: split (evenly by replicas) or process (by the processes of each pod; requires the API server and hostPID).").
+		Default(string(collector.BySplit)).EnumVar(&o.attribution, string(collector.BySplit), string(collector.ByProcess))
 	app.Flag("procfs-root", "Mount point of the host's procfs, for --attribution=process.").Default("/proc").StringVar(&o.pods.procfs)
 	app.Flag("hpc-job-mapping-dir", "Directory with a file for each device, named by the device number, and for each MIG instance, named <device>.<GPU instance>. Each line of a file is a job for the label hpc_job.").Envar("DCGM_HPC_JOB_MAPPING_DIR").StringVar(&o.jobDirectory)
 }

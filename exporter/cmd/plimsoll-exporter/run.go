@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
-	"k8s.io/klog/v2"
+	"k8s.io/klog/v2" //nolint:depguard // passes its lines to slog
 
 	"plimsoll.dev/plimsoll/exporter/internal/collector"
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"

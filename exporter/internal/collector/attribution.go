@@ -10,13 +10,12 @@ import (
 	"plimsoll.dev/plimsoll/exporter/internal/podmap"
 )
 
-// Attribution is the method that divides the usage of a device between its pods. A
-// device with a single pod is attributed to the pod with every method.
+// Attribution is how the usage of a device was attributed to a pod.
 type Attribution string
 
-// Attribution methods.
+// Attributions. BySplit and ByProcess are the methods for devices with several pods.
 const (
-	ByDevice Attribution = "device" // a shared device is not attributed to any pod
+	ByDevice Attribution = "device" // a single pod holds the device
 	BySplit  Attribution = "split"  // evenly by the number of replicas
 	// ByProcess attributes memory by the memory of the pod's processes, and power and
 	// energy by the time in which they keep the device busy.

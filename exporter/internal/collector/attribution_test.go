@@ -36,7 +36,7 @@ func sumByDevice(family *dto.MetricFamily, label string) map[string]float64 {
 // For random holders and readings, the values of all pods never exceed the device. This
 // holds for Plimsoll's metrics of pods and for quantities of dcgm-exporter.
 func TestAttributionNeverExceedsDevice(t *testing.T) {
-	for _, how := range []Attribution{ByDevice, BySplit, ByProcess} {
+	for _, how := range []Attribution{BySplit, ByProcess} {
 		t.Run(string(how), func(t *testing.T) {
 			f := setup(t)
 			f.cfg.Attribution = how
@@ -153,18 +153,6 @@ func TestAttributionBySplit(t *testing.T) {
 	families, _ = f.collect(t)
 	if got := value(t, families, "plimsoll_pod_device_energy_joules_total", "pod", "a", "attribution", "device"); got != 1000 {
 		t.Errorf("a has %g J after the kubelet became unreachable, want 1000 as before", got)
-	}
-}
-
-func TestAttributionByDevice(t *testing.T) {
-	f := setup(t)
-	f.cfg.Attribution = ByDevice
-	f.kubelet.holdings["ml/a/main"] = []string{uuid(0) + "::0"}
-	f.kubelet.holdings["ml/b/main"] = []string{uuid(0) + "::1"}
-	f.kubelet.holdings["ml/c/main"] = []string{uuid(1) + "::1"}
-	families, text := f.collect(t)
-	if family := families["plimsoll_pod_device_power_watts"]; len(family.GetMetric()) != 1 || value(t, families, "plimsoll_pod_device_power_watts", "pod", "c") != 300 {
-		t.Errorf("usage of a device with two pods:\n%s", text)
 	}
 }
 

@@ -167,7 +167,6 @@ func TestScenarioTimeSlice(t *testing.T) {
 	for attribution, want := range map[collector.Attribution]map[string][3]float64{ // power in W, utilization, memory in MiB
 		collector.BySplit:   {"train": {139.5, 0.2, 10000}, "serve-0": {139.5, 0.2, 10000}, "serve-1": {139.5, 0.2, 10000}, "notebook": {139.5, 0.2, 10000}},
 		collector.ByProcess: {"train": {348.75, 0.5, 20000}, "serve-0": {139.5, 0.2, 8000}, "serve-1": {69.75, 0.1, 8000}, "notebook": {0, 0, 4000}},
-		collector.ByDevice:  {},
 	} {
 		t.Run(string(attribution), func(t *testing.T) {
 			n := startScenario(t, "time-slice", func(c *collector.Config) {

@@ -117,7 +117,7 @@ type CapacityState string
 const (
 	// CapacityFresh is a measured number.
 	CapacityFresh CapacityState = "Fresh"
-	// CapacityHeld is the last number, during holdSeconds.
+	// CapacityHeld is the last number, during keepLastSeconds.
 	CapacityHeld CapacityState = "Held"
 	// CapacityMissing is an unknown number. The cluster counts 0.
 	CapacityMissing CapacityState = "Missing"

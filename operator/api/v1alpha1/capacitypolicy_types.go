@@ -52,7 +52,7 @@ type CapacityPolicySpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
-	HoldSeconds *int32 `json:"holdSeconds,omitempty"`
+	KeepLastSeconds *int32 `json:"keepLastSeconds,omitempty"`
 	// Number of consecutive rounds that must agree before a quota is raised. The smallest
 	// of their numbers applies. A round less than half a periodSeconds after the last one, such as
 	// after a change of the policy, does not count. Default 2, from 1 to 10.

@@ -1,5 +1,5 @@
 // Package v1alpha1 is the API of Plimsoll. A MetricsSource describes a Prometheus,
-// Thanos or Mimir server. A ScoringPolicy queries the server and turns the results
+// Thanos or other server with the same API. A ScoringPolicy queries the server and turns the results
 // into scores of clusters. A PlacementGate admits workloads only to clusters that
 // have room for them. A CapacityPolicy turns measured devices into the quota of a Cohort.
 // A JobProfile holds what the operator learned from the runs of similar jobs. A ReclaimPolicy

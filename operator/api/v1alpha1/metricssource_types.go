@@ -3,41 +3,46 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // SourceType selects the request parameters that a server understands.
-// +kubebuilder:validation:Enum=Prometheus;Thanos;Mimir
+// +kubebuilder:validation:Enum=Prometheus;Thanos
 type SourceType string
 
 const (
-	// SourcePrometheus sends only the parameters of the Prometheus HTTP API.
+	// SourcePrometheus sends only the parameters of the Prometheus HTTP API, which Mimir and other
+	// servers have, too.
 	SourcePrometheus SourceType = "Prometheus"
 	// SourceThanos adds the parameters of Thanos Query, such as deduplication.
 	SourceThanos SourceType = "Thanos"
-	// SourceMimir sends the tenant as X-Scope-OrgID.
-	SourceMimir SourceType = "Mimir"
 )
 
 // MetricsSourceSpec describes a server and how to query it.
-// +kubebuilder:validation:XValidation:rule="has(self.url) || (has(self.topology) && self.topology.type == 'PerCluster')",message="url must be set unless topology.type is PerCluster"
+// +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.urlTemplate)",message="exactly one of url, urlTemplate must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.urlTemplate) || self.urlTemplate.contains('{cluster}')",message="urlTemplate must hold {cluster}"
 // +kubebuilder:validation:XValidation:rule="!has(self.thanos) || self.type == 'Thanos'",message="thanos must be set only when type is Thanos"
 type MetricsSourceSpec struct {
-	// Base URL of the server's HTTP API, with an optional path prefix. For example
+	// Base URL of the HTTP API of a server with the series of all clusters, with an optional path prefix. For example
 	// https://thanos-query.monitoring.svc:9090. Credentials, a query and a fragment are
 	// not allowed. Redirects are not followed. The host must not resolve to a link-local
 	// or cloud metadata address, and to a loopback address only if the operator runs with
-	// --allow-loopback-sources. At most 2048 characters. Required unless topology.type is
-	// PerCluster.
+	// --allow-loopback-sources. At most 2048 characters. Exactly one of url and urlTemplate
+	// must be set.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+(/[^?#\s]*)?$`
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
-	// Kind of the server: Prometheus, Thanos or Mimir. It selects the request
-	// parameters and the tenant header. Default Prometheus.
+	// URL of the endpoint of each ManagedCluster, in which {cluster} stands for its name. The
+	// placeholder may be part of the host name and of the path, where it is escaped, but
+	// not of the scheme or port. The operator adds the cluster label to the series. The rules of url
+	// apply. At most 2048 characters.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+(/[^?#\s]*)?$`
+	// +kubebuilder:validation:MaxLength=2048
+	URLTemplate string `json:"urlTemplate,omitempty"`
+	// Kind of the server: Thanos, or Prometheus for every other server with the HTTP API of
+	// Prometheus, such as Mimir. It selects the request parameters and the tenant header.
+	// Default Prometheus.
 	// +kubebuilder:default=Prometheus
 	// +optional
 	Type SourceType `json:"type,omitempty"`
-	// Endpoints of the source: one for all clusters, or one per cluster. By default,
-	// the endpoint at spec.url serves all clusters.
-	// +optional
-	Topology *Topology `json:"topology,omitempty"`
 	// Rule that maps series to ManagedClusters. By default, the label "cluster" holds
 	// the name of the ManagedCluster.
 	// +optional
@@ -72,7 +77,7 @@ type MetricsSourceSpec struct {
 	// +kubebuilder:default=Gzip
 	// +optional
 	Compression Compression `json:"compression,omitempty"`
-	// Limits of the load on the server and of the size of its responses.
+	// Limits of the load on the server and of the series in its responses.
 	// +optional
 	Limits Limits `json:"limits,omitempty"`
 }
@@ -87,37 +92,6 @@ const (
 	// CompressionNone requests uncompressed responses.
 	CompressionNone Compression = "None"
 )
-
-// TopologyType states how many endpoints a source has.
-// +kubebuilder:validation:Enum=Aggregated;PerCluster
-type TopologyType string
-
-const (
-	// TopologyAggregated is one endpoint with the series of all clusters.
-	TopologyAggregated TopologyType = "Aggregated"
-	// TopologyPerCluster is one endpoint per ManagedCluster.
-	TopologyPerCluster TopologyType = "PerCluster"
-)
-
-// Topology describes the endpoints of a source.
-// +kubebuilder:validation:XValidation:rule="self.type != 'PerCluster' || has(self.urlTemplate)",message="urlTemplate must be set when type is PerCluster"
-// +kubebuilder:validation:XValidation:rule="!has(self.urlTemplate) || self.urlTemplate.contains('{cluster}')",message="urlTemplate must hold {cluster}"
-type Topology struct {
-	// Aggregated: the endpoint at spec.url has the series of all clusters. PerCluster:
-	// every ManagedCluster has an endpoint at urlTemplate, and the operator adds the
-	// cluster label to its series. Default Aggregated.
-	// +kubebuilder:default=Aggregated
-	// +optional
-	Type TopologyType `json:"type,omitempty"`
-	// URL of a cluster's endpoint, in which {cluster} stands for the name of the
-	// ManagedCluster. The placeholder may be part of the host name and of the path,
-	// where it is escaped, but not of the scheme or port. At most 2048 characters.
-	// Required if type is PerCluster.
-	// +optional
-	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+(/[^?#\s]*)?$`
-	// +kubebuilder:validation:MaxLength=2048
-	URLTemplate string `json:"urlTemplate,omitempty"`
-}
 
 // ClusterMatch states what identifies a ManagedCluster in series.
 // +kubebuilder:validation:Enum=Name;Label;ClusterClaim
@@ -219,7 +193,7 @@ type Authorization struct {
 	Credentials *SecretKeyReference `json:"credentials,omitempty"`
 	// Path of a file with the token in the operator's container, such as a projected
 	// service account token. The file must be in the directory of the operator's flag
-	// --credentials-dir, and relative paths start there. If topology.type is PerCluster,
+	// --credentials-dir, and relative paths start there. With urlTemplate,
 	// {cluster} stands for the name of the ManagedCluster. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -274,13 +248,6 @@ type ThanosOptions struct {
 	// +kubebuilder:default=true
 	// +optional
 	Dedup *bool `json:"dedup,omitempty"`
-	// Coarsest resolution of downsampled data that queries may use, in seconds
-	// (parameter max_source_resolution): 0 for raw data, 300 for 5 minutes, 3600 for 1
-	// hour. From 0 to 86400. By default, Thanos decides.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=86400
-	MaxSourceResolutionSeconds *int32 `json:"maxSourceResolutionSeconds,omitempty"`
 	// Selectors of the stores that queries read (parameter storeMatch[]). At most 16,
 	// each of at most 1024 characters. By default, queries read every store.
 	// +optional
@@ -289,7 +256,7 @@ type ThanosOptions struct {
 	StoreMatch []string `json:"storeMatch,omitempty"`
 }
 
-// Limits bound the load on a server and the size of its responses.
+// Limits bound the load on a server and the number of series in its responses.
 type Limits struct {
 	// Time after which a query fails, in seconds. Default 10, from 1 to 300. All queries of a round
 	// together end after 240 s.
@@ -312,15 +279,8 @@ type Limits struct {
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	QueriesPerSecond int32 `json:"queriesPerSecond,omitempty"`
-	// Maximum size of a response in bytes, before and after decompression. A larger
-	// response fails the query. Default 67108864 (64 MiB), from 1024 to 1073741824.
-	// +kubebuilder:default=67108864
-	// +kubebuilder:validation:Minimum=1024
-	// +kubebuilder:validation:Maximum=1073741824
-	// +optional
-	MaxResponseBytes int64 `json:"maxResponseBytes,omitempty"`
-	// Maximum number of series in a response. More series fail the query, as does a
-	// result of more than 48 MiB in the operator's memory. Default 100000, from 1 to
+	// Maximum number of series in a response. More series fail the query, as do a response of
+	// more than 64 MiB and a result of more than 48 MiB in the operator's memory. Default 100000, from 1 to
 	// 500000.
 	// +kubebuilder:default=100000
 	// +kubebuilder:validation:Minimum=1
@@ -366,7 +326,7 @@ type MetricsSourceStatus struct {
 	LastError string `json:"lastError,omitempty"`
 }
 
-// MetricsSource is a Prometheus, Thanos or Mimir server that ScoringPolicies and
+// MetricsSource is a Prometheus, Thanos or other server with the HTTP API of Prometheus that ScoringPolicies and
 // PlacementGates query.
 //
 // +kubebuilder:object:root=true

@@ -25,11 +25,11 @@ type PlacementGateSpec struct {
 	// PromQL queries about a workload's shape. Each one that is absent has a default
 	// over the recording rules in rules/recording-*.yaml. Facts of the workload are
 	// variables, such as $model, $resource and $devices_per_pod, and $cluster_label stands
-	// for the name of the source's cluster label. headroom, capacity, queued, preference and
+	// for the name of the source's cluster label. headroom, capacity, preference and
 	// conditions may also use values of the job's JobProfile: $profile_memory_peak (bytes of a
 	// device), $profile_duration (seconds), $profile_utilization (0 to 1) and $profile_best_model
 	// (the device model on which the job is fastest). For a job without them, a condition does not
-	// apply, queued and preference are not queried, and the others have their defaults.
+	// apply, preference is not queried, and the others have their defaults.
 	// +optional
 	Queries GateQueries `json:"queries,omitempty"`
 	// How old the metrics may be, and what happens when they are older.
@@ -143,16 +143,11 @@ type GateQueries struct {
 	// +optional
 	Headroom string `json:"headroom,omitempty"`
 	// All devices of each cluster that the workload's shape may use. Weights the random draw
-	// of two candidates. Default: the devices of the model.
+	// of two candidates, and tells a cluster without devices from one without a result of fit.
+	// Default: the devices of the model.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Capacity string `json:"capacity,omitempty"`
-	// Devices requested by queued jobs of the same or a smaller size. Subtracted from
-	// headroom in the ranking. No default: Kueue's metrics do not separate jobs by size, and
-	// subtracting all queued jobs ranks worse than subtracting none.
-	// +kubebuilder:validation:MaxLength=4096
-	// +optional
-	Queued string `json:"queued,omitempty"`
 	// How well each cluster suits the workload, in any unit. Among the clusters with room, those
 	// with the highest value come first, whatever their scores; scores and headroom order clusters
 	// of equal value. A cluster without a result comes last. No default: all are equal.
@@ -266,13 +261,6 @@ type GateHold struct {
 	// +kubebuilder:validation:Maximum=2592000
 	// +optional
 	AgingSeconds int32 `json:"agingSeconds,omitempty"`
-	// Seconds after which a hold moves to the next cluster, by name, that could take the workload
-	// when empty. A hold does not move while the start of the workload on its cluster is known.
-	// From 60 to 2592000. Absent: the cluster stays held.
-	// +kubebuilder:validation:Minimum=60
-	// +kubebuilder:validation:Maximum=2592000
-	// +optional
-	MoveAfterSeconds *int32 `json:"moveAfterSeconds,omitempty"`
 }
 
 // UnplaceableMode is the behavior of a workload that no cluster can take.
@@ -335,11 +323,6 @@ type Widen struct {
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	AfterSeconds int32 `json:"afterSeconds,omitempty"`
-	// Number of clusters to add, from 1 to 20. Absent: all clusters with room.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=20
-	By *int32 `json:"by,omitempty"`
 }
 
 // PlacementGate admits each workload only when some eligible cluster can start it, and

@@ -52,8 +52,8 @@ type ScoringPolicySpec struct {
 	Freshness *Freshness `json:"freshness,omitempty"`
 	// Share of the recently healthy clusters that must have fresh values, in percent.
 	// A cluster is recently healthy if it had a fresh value within 24 hours. If fewer
-	// have one, the fresh values are delayed: the last scores are held for
-	// missing.holdSeconds, and then the fresh values count. The limit does not apply
+	// have one, the fresh values are delayed: the last scores are kept for
+	// missing.keepLastSeconds, and then the fresh values count. The limit does not apply
 	// below 3 recently healthy clusters, nor in the first round. Default 50, from 0 to
 	// 100.
 	// +kubebuilder:default=50
@@ -138,7 +138,7 @@ type ScoreSpec struct {
 	Weight *int32 `json:"weight,omitempty"`
 	// Lowest acceptable score, in points after normalization and damping. A cluster
 	// below it is vetoed: this score and the total are published as -100, whatever the
-	// weight. If the score is missing after its hold, the total is -100, too. By
+	// weight. If the score is missing after keepLastSeconds, the total is -100, too. By
 	// default, there is no veto. From -100 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
@@ -151,7 +151,7 @@ type ScoreSpec struct {
 	Range ScoreRange `json:"range,omitempty"`
 	// Conversion of raw values to points. Required.
 	Normalize Normalize `json:"normalize"`
-	// Treatment of clusters without a usable value. By default, the last value is held
+	// Treatment of clusters without a usable value. By default, the last value is kept
 	// for 300 seconds, and then the worst score is published.
 	// +optional
 	Missing Missing `json:"missing,omitempty"`
@@ -179,8 +179,8 @@ type NameFrom struct {
 	Limit int32 `json:"limit,omitempty"`
 }
 
-// MissingOutcome states what is published for a missing value after the hold.
-// +kubebuilder:validation:Enum=Worst;Omit;Fixed
+// MissingOutcome states what is published for a missing value after keepLastSeconds.
+// +kubebuilder:validation:Enum=Worst;Omit
 type MissingOutcome string
 
 const (
@@ -188,8 +188,6 @@ const (
 	MissingWorst MissingOutcome = "Worst"
 	// MissingOmit publishes no score.
 	MissingOmit MissingOutcome = "Omit"
-	// MissingFixed publishes a fixed value.
-	MissingFixed MissingOutcome = "Fixed"
 )
 
 // AbsentOutcome states what is published for a cluster that has none of what the query
@@ -197,22 +195,26 @@ const (
 // +kubebuilder:validation:Enum=Missing;Worst;Omit;Fixed
 type AbsentOutcome string
 
-// AbsentMissing treats an absent value as missing. The other outcomes have the names of a
-// MissingOutcome.
-const AbsentMissing AbsentOutcome = "Missing"
+// Outcomes beside those that have the name of a MissingOutcome.
+const (
+	// AbsentMissing treats an absent value as missing.
+	AbsentMissing AbsentOutcome = "Missing"
+	// AbsentFixed publishes a fixed value.
+	AbsentFixed AbsentOutcome = "Fixed"
+)
 
 // Missing describes the treatment of clusters without a usable value.
-// +kubebuilder:validation:XValidation:rule="((has(self.then) && self.then == 'Fixed') || (has(self.absent) && self.absent == 'Fixed')) == has(self.fixedValue)",message="fixedValue must be set exactly when then or absent is Fixed"
+// +kubebuilder:validation:XValidation:rule="(has(self.absent) && self.absent == 'Fixed') == has(self.fixedValue)",message="fixedValue must be set exactly when absent is Fixed"
 type Missing struct {
-	// Time in seconds, from the last usable sample, during which the last score is held.
+	// Time in seconds, from the last usable sample, during which the last score is kept.
 	// Afterwards, then applies. Default 300, from 0 to 86400.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
-	HoldSeconds *int32 `json:"holdSeconds,omitempty"`
-	// Score after the hold. Worst publishes -100 in every range, Omit publishes no
-	// score, and Fixed publishes fixedValue. Default Worst.
+	KeepLastSeconds *int32 `json:"keepLastSeconds,omitempty"`
+	// Score after keepLastSeconds. Worst publishes -100 in every range, and Omit publishes
+	// no score. Default Worst.
 	// +kubebuilder:default=Worst
 	// +optional
 	Then MissingOutcome `json:"then,omitempty"`
@@ -220,12 +222,12 @@ type Missing struct {
 	// GPUs in a fleet where others have some. Missing treats the value like every other
 	// missing value: the policy is not Ready. Worst publishes -100, Omit publishes no
 	// score, and Fixed publishes fixedValue; the policy can be Ready. If the cluster had
-	// a value before, the last score is held first. While the query fails, this
-	// outcome is held for holdSeconds. Afterwards, then applies. Default Missing.
+	// a value before, the last score is kept first. While the query fails, this
+	// outcome is kept for keepLastSeconds. Afterwards, then applies. Default Missing.
 	// +kubebuilder:default=Missing
 	// +optional
 	Absent AbsentOutcome `json:"absent,omitempty"`
-	// Score if then or absent is Fixed. Required exactly in this case. From -100 to 100.
+	// Score if absent is Fixed. Required exactly in this case. From -100 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=-100
 	// +kubebuilder:validation:Maximum=100
@@ -248,12 +250,6 @@ type Damping struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Deadband int32 `json:"deadband,omitempty"`
-	// Time in seconds for which a score must be better before the better score is
-	// published. A worse score applies at once. Default 0, at most 86400.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=86400
-	RiseSeconds int32 `json:"riseSeconds,omitempty"`
 }
 
 // TotalSpec describes the total of the scores.

@@ -23,8 +23,7 @@ const (
 // by the annotation plimsoll.dev/source-hosts. Otherwise everyone who may create a
 // MetricsSource could send any Secret to a server of their choice.
 type SecretKeyReference struct {
-	// Name of the Secret in the operator's namespace. If topology.type is PerCluster,
-	// {cluster} in the name stands for the name of the ManagedCluster, so that each
+	// Name of the Secret in the operator's namespace. With urlTemplate, {cluster} in the name stands for the name of the ManagedCluster, so that each
 	// cluster has its own Secret. The Secret needs the label plimsoll.dev/source: "true".
 	// At most 253 characters. Required.
 	// +kubebuilder:validation:MinLength=1

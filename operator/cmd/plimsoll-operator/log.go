@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
+	"k8s.io/klog/v2" //nolint:depguard // passes its lines to slog
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
+	"k8s.io/klog/v2" //nolint:depguard // passes its lines to slog
 )
 
 func TestLogFormat(t *testing.T) {

@@ -22,14 +22,11 @@ type options struct {
 	pprofAddress   string
 	leaderElect    bool
 	dispatch       string
-	nominateAs     string
 	credentialsDir string
 	loopback       bool
-	concurrency    int
 	clusterMetrics bool
 	trials         bool
 	ledgerSettle   time.Duration
-	ledgerTTL      time.Duration
 	logLevel       slog.Level
 	logFormat      string
 	version        bool
@@ -49,14 +46,11 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of the profiles at /debug/pprof; they require no authentication, so bind them to a loopback address; 0 disables them")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader, so that several replicas can run")
 	f.StringVar(&o.dispatch, "multikueue-dispatch", "nominate", "nominate: act as the dispatcher plimsoll.dev/dispatcher of MultiKueue; off: leave the dispatch to Kueue")
-	f.StringVar(&o.nominateAs, "nominate-as", "auto", "field manager of nominations. kueue: the one of Kueue; own: plimsoll-dispatch, which requires a policy that clears nominations: the one of Kueue 0.19.2, or config/nomination; auto: own if the hub has such a policy, else kueue")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "directory of the token files that MetricsSources may name; default: no file is allowed")
 	f.BoolVar(&o.loopback, "allow-loopback-sources", false, "allow MetricsSources at loopback addresses, such as 127.0.0.1, where the operator's own machine serves")
-	f.IntVar(&o.concurrency, "score-write-concurrency", 16, "maximum number of concurrent writes of AddOnPlacementScores, per policy")
 	f.BoolVar(&o.clusterMetrics, "cluster-score-metrics", true, "export plimsoll_score and plimsoll_score_sample_timestamp_seconds, which have one series per policy, score and cluster; without them, metrics count clusters by state only")
 	f.BoolVar(&o.trials, "trials", false, "try jobs as TrialPolicies say; requires the permissions of config/trials. Otherwise, every job passes without a trial")
 	f.DurationVar(&o.ledgerSettle, "ledger-settle", 15*time.Second, "time from a workload's admission on a cluster to the first sample that shows its devices as used; if Kueue reports when the pods are ready (PodsReady), that time counts instead, with four times this value as the limit")
-	f.DurationVar(&o.ledgerTTL, "ledger-ttl", 10*time.Minute, "time for which the devices of a nomination are reserved if nothing more is known about it")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "lowest level of log lines: DEBUG, INFO, WARN or ERROR")
 	f.StringVar(&o.logFormat, "log-format", logFormatText, "format of log lines: text or json")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
@@ -77,14 +71,10 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("unexpected argument %q: use flags only", rest[0])
 	case o.dispatch != "nominate" && o.dispatch != "off":
 		return fmt.Errorf("--multikueue-dispatch must be nominate or off, but is %q", o.dispatch)
-	case o.nominateAs != "auto" && o.nominateAs != "kueue" && o.nominateAs != "own":
-		return fmt.Errorf("--nominate-as must be auto, kueue or own, but is %q", o.nominateAs)
 	case o.logFormat != logFormatText && o.logFormat != logFormatJSON:
 		return fmt.Errorf("--log-format must be text or json, but is %q", o.logFormat)
 	case o.namespace == "":
 		return fmt.Errorf("--namespace must not be empty")
-	case o.concurrency < 1:
-		return fmt.Errorf("--score-write-concurrency must be at least 1")
 	}
 	return nil
 }

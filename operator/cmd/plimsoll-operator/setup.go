@@ -74,9 +74,9 @@ func setup(mgr ctrl.Manager, o *options) error {
 	}
 	_, err := operator.Setup(mgr, operator.Options{
 		Namespace: o.namespace, CredentialsDir: o.credentialsDir, AllowLoopback: o.loopback,
-		ScoreWrites: o.concurrency, ClusterMetrics: o.clusterMetrics, Trials: o.trials,
-		Nominate: o.dispatch == "nominate", NominateAs: workload.NominateAs(o.nominateAs),
-		LedgerSettle: o.ledgerSettle, LedgerTTL: o.ledgerTTL, Registerer: metrics.Registry,
+		ClusterMetrics: o.clusterMetrics, Trials: o.trials,
+		Nominate: o.dispatch == "nominate", NominateAs: workload.NominateAsDetected,
+		LedgerSettle: o.ledgerSettle, Registerer: metrics.Registry,
 	})
 	return err
 }

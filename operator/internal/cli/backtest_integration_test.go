@@ -128,8 +128,8 @@ spec:
   - name: headroom
     query: sum by (cluster) (free)
     normalize: {type: Linear, linear: {from: "0", to: "64"}}
-    damping: {riseSeconds: 60, halfLifeSeconds: 30, deadband: 3}
-    missing: {holdSeconds: 600}
+    damping: {halfLifeSeconds: 30, deadband: 3}
+    missing: {keepLastSeconds: 600}
 `
 
 // runBacktest runs backtest on a policy.
@@ -147,14 +147,14 @@ func runBacktest(t *testing.T, policy, url string, args ...string) (out, errOut 
 
 const wantHistory = `Policy:     history
 Rounds:     11521, one every 15s from 2026-02-27 12:00:00Z to 2026-03-01 12:00:00Z
-Best:       by headroom: c1 52.2%, c2 44.2%, c3 3.6% of the time
+Best:       by headroom: c1 52%, c2 44.2%, c3 3.8% of the time
 Switches:   14 of the best cluster, 7 per day
-Published:  484.5 changes per day
+Published:  556.5 changes per day
 
 CLUSTER  SCORE     TREND                                       MIN   MEDIAN  MAX  HELD   MISSING  BEST   CHANGES/DAY
-c1       headroom  ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▆▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  13    57      75   0%     0%       52.2%  4
+c1       headroom  ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▆▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  13    57      75   0%     0%       52%    4
 c2       headroom  ▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅···▅▅▅▅▅▅▅▅▅▅▅▅▅  -100  50      50   0.3%   5.8%     44.2%  1
-c3       headroom  ▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃  -100  24      42   15.9%  17.4%    3.6%   479.5
+c3       headroom  ▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃  -100  28      44   15.9%  17.4%    3.8%   551.5
 `
 
 func TestBacktestWithPrometheus(t *testing.T) {

@@ -37,7 +37,7 @@ type connectionFlags struct {
 	skipVerify                bool
 }
 
-var sourceTypes = []string{string(v1alpha1.SourcePrometheus), string(v1alpha1.SourceThanos), string(v1alpha1.SourceMimir)}
+var sourceTypes = []string{string(v1alpha1.SourcePrometheus), string(v1alpha1.SourceThanos)}
 
 // add adds all flags except --prometheus and --timeout, which not all commands share.
 func (f *connectionFlags) add(flags *pflag.FlagSet) {
@@ -154,20 +154,15 @@ func checkSecrets(source string, spec *v1alpha1.MetricsSourceSpec, secrets map[v
 }
 
 // address returns the URL or URL template of the source.
-func (s *metricsSource) address() string {
-	if dial.IsPerCluster(s.spec) {
-		return s.spec.Topology.URLTemplate
-	}
-	return s.spec.URL
-}
+func (s *metricsSource) address() string { return cmp.Or(s.spec.URLTemplate, s.spec.URL) }
 
 // override applies the flags to the spec of a MetricsSource.
 func (f *connectionFlags) override(spec *v1alpha1.MetricsSourceSpec) error {
 	switch {
 	case strings.Contains(f.url, query.ClusterPlaceholder):
-		spec.Topology = &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: f.url}
+		spec.URL, spec.URLTemplate = "", f.url
 	case f.url != "":
-		spec.URL, spec.Topology = f.url, nil
+		spec.URL, spec.URLTemplate = f.url, ""
 	}
 	if f.sourceType != "" {
 		spec.Type = v1alpha1.SourceType(f.sourceType)

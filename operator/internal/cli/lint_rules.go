@@ -20,14 +20,11 @@ import (
 )
 
 func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {
-	topology := s.Spec.Topology
 	switch {
-	case topology != nil && topology.Type == v1alpha1.TopologyPerCluster:
-		if _, err := query.ExpandURL(topology.URLTemplate, "cluster"); err != nil {
-			l.add(d, "spec.topology.urlTemplate", "%s", err)
+	case s.Spec.URLTemplate != "":
+		if _, err := query.ExpandURL(s.Spec.URLTemplate, "cluster"); err != nil {
+			l.add(d, "spec.urlTemplate", "%s", err)
 		}
-	case s.Spec.URL == "":
-		l.add(d, "spec", "url must be set unless topology.type is PerCluster")
 	case strings.HasPrefix(s.Spec.URL, "http://"), strings.HasPrefix(s.Spec.URL, "https://"): // the schema refuses others
 		if err := query.CheckURL(s.Spec.URL); err != nil {
 			l.add(d, "spec.url", "%s", err)
@@ -51,7 +48,7 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 		l.checkQuery(d, path+".query", s.Query, nil, options)
 		l.checkPoints(d, path, s)
 		if problem := score.HoldProblem(&p.Spec, s); problem != "" {
-			l.add(d, path+".missing.holdSeconds", "%s", problem)
+			l.add(d, path+".missing.keepLastSeconds", "%s", problem)
 		}
 		weighted = weighted || s.Weight == nil || *s.Weight > 0
 	}
@@ -195,7 +192,7 @@ func gateQueryPath(spec *v1alpha1.PlacementGateSpec, q gate.Query) (path string,
 	}
 	own := map[string]string{
 		gate.QueryFit: spec.Queries.Fit, gate.QueryHeadroom: spec.Queries.Headroom, gate.QueryCapacity: spec.Queries.Capacity,
-		gate.QueryQueued: spec.Queries.Queued, gate.QueryPreference: spec.Queries.Preference, gate.QueryEmptyFit: spec.Queries.EmptyFit, gate.QuerySampleTime: spec.Queries.SampleTime, gate.QueryQuota: spec.Queries.Quota,
+		gate.QueryPreference: spec.Queries.Preference, gate.QueryEmptyFit: spec.Queries.EmptyFit, gate.QuerySampleTime: spec.Queries.SampleTime, gate.QueryQuota: spec.Queries.Quota,
 	}
 	return "spec.queries." + q.Name, own[q.Name] != ""
 }

@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -45,7 +46,7 @@ type Options struct {
 	AllowLoopback bool
 	// Transport replaces the network to MetricsSources; nil = the network.
 	Transport http.RoundTripper
-	// ScoreWrites is the maximum number of concurrent writes of scores, per policy.
+	// ScoreWrites is the maximum number of concurrent writes of scores, per policy; 0 = 16.
 	ScoreWrites int
 	// ClusterMetrics exports a score metric per policy, score and cluster.
 	ClusterMetrics bool
@@ -58,11 +59,15 @@ type Options struct {
 	Decide gate.Decider
 	// Workers is the number of workloads that are reconciled at a time; 0 = the default.
 	Workers int
-	// LedgerSettle and LedgerTTL are those of ledger.New.
-	LedgerSettle, LedgerTTL time.Duration
+	// LedgerSettle is that of ledger.New.
+	LedgerSettle time.Duration
 	// Registerer of the metrics.
 	Registerer prometheus.Registerer
 }
+
+// ledgerTTL is the time for which the devices of a nomination are reserved if nothing more is known
+// about it.
+const ledgerTTL = 10 * time.Minute
 
 // Gates are the parts of the operator that need Kueue.
 type Gates struct {
@@ -109,7 +114,7 @@ func Setup(mgr ctrl.Manager, o Options) (*Gates, error) {
 		return nil, err
 	}
 	err = scoringpolicy.Setup(mgr, scoringpolicy.Options{
-		Sources: sources, Registerer: o.Registerer, Concurrency: o.ScoreWrites, ClusterMetrics: o.ClusterMetrics,
+		Sources: sources, Registerer: o.Registerer, Concurrency: cmp.Or(o.ScoreWrites, 16), ClusterMetrics: o.ClusterMetrics,
 	})
 	if err != nil {
 		return nil, err
@@ -126,7 +131,7 @@ func setupGate(mgr ctrl.Manager, o Options, sources *query.Sources) (*Gates, err
 	} else if err != nil {
 		return nil, err
 	}
-	gates, reservations := registry.New(), ledger.New(o.LedgerSettle, o.LedgerTTL)
+	gates, reservations := registry.New(), ledger.New(o.LedgerSettle, ledgerTTL)
 	if err := placementgate.Setup(mgr, placementgate.Options{Registry: gates, Ledger: reservations, Nominate: o.Nominate}); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ const (
 	// startBound.
 	StartsInTime Invariant = "StartsInTime"
 	// NoOvercommit: when a cluster admits a job, the jobs that it has admitted request no more devices than
-	// it has, those left out that hang for longer than --ledger-ttl, or than a minute if no pod runs there or
+	// it has, those left out that hang for longer than the 10 min of the ledger, or than a minute if no pod runs there or
 	// another process of the operator sent them.
 	NoOvercommit Invariant = "NoOvercommit"
 	// NoVainKill: no running job is preempted for one that does not start within vainBound, and none
@@ -181,7 +181,7 @@ func (w *World) checkVainKills() {
 }
 
 // workloadChanged follows the state of a job that the hub shows.
-func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) {
+func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolint:gocyclo // one statement per transition of a workload
 	r := w.runs[key]
 	wl, _ := e.New.(*kueue.Workload)
 	if r == nil || wl == nil || e.Type == hub.Deleted {

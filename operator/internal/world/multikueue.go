@@ -147,7 +147,7 @@ func (m *multiKueue) first(names []string, key types.NamespacedName, kind string
 	return on
 }
 
-func (m *multiKueue) reconcile(key types.NamespacedName) {
+func (m *multiKueue) reconcile(key types.NamespacedName) { //nolint:gocyclo // the steps of Kueue's own reconciler, in its order
 	local := m.world.kueue.workloads.get(key)
 	names, unavailable := m.connections()
 	if local == nil || !local.DeletionTimestamp.IsZero() {

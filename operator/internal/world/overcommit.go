@@ -87,7 +87,7 @@ func (c *cluster) holds(r *Run) bool {
 }
 
 const (
-	// ledgerTTL is the operator's --ledger-ttl.
+	// ledgerTTL is the age at which the operator's ledger drops an entry that nothing else released.
 	ledgerTTL = 10 * time.Minute
 	// unownedTTL is 4 times the operator's --ledger-settle.
 	unownedTTL = time.Minute

@@ -336,7 +336,7 @@ func (k *kueueControl) preemptFor(key types.NamespacedName, wl *kueue.Workload, 
 
 // victims are the workloads whose quota a pending one may take, as few as suffice. Those that are
 // being evicted already count and are not returned.
-func (k *kueueControl) victims(wl *kueue.Workload, queue, flavor string, need int64, used map[string]map[string]int64) (list []types.NamespacedName, enough bool) {
+func (k *kueueControl) victims(wl *kueue.Workload, queue, flavor string, need int64, used map[string]map[string]int64) (list []types.NamespacedName, enough bool) { //nolint:gocyclo // the steps of Kueue's own preemptor, in its order
 	type candidate struct {
 		key   types.NamespacedName
 		wl    *kueue.Workload

@@ -28,7 +28,7 @@ type Rules struct {
 const (
 	checkManager      = "plimsoll-gate"
 	admissionManager  = "kueue-admission"
-	dispatchManager   = "plimsoll-dispatch" // with --nominate-as=own
+	dispatchManager   = "plimsoll-dispatch" // if a policy of the hub clears nominations
 	annotation        = "plimsoll.dev/dispatch"
 	clusterAnnotation = "plimsoll.dev/cluster" // of pods
 	sleepField        = `"sleepsUntil":"`      // of the annotation's JSON, which escapes quotes in texts

@@ -106,7 +106,7 @@ func (f *Fleet) SetHold(ctx context.Context, seconds *int32) error {
 	}
 	before := policy.DeepCopy()
 	for i := range policy.Spec.Scores {
-		policy.Spec.Scores[i].Missing.HoldSeconds = seconds
+		policy.Spec.Scores[i].Missing.KeepLastSeconds = seconds
 	}
 	return f.Hub.Client.Patch(ctx, policy, client.MergeFrom(before))
 }

@@ -82,13 +82,13 @@ func (r Record) WidenedList(stage Stage, nominated []string, clusters Clusters, 
 	switch stage {
 	case StageWait:
 	case StageWiden:
-		added = nextInOrder(nominated, clusters.WithRoom, pace.Widen.By)
+		added = without(clusters.WithRoom, nominated)
 	case StageHeal:
 		added = slices.DeleteFunc(slices.Clone(r.EverNominated), func(c string) bool { return !slices.Contains(clusters.MayHoldCopy, c) })
 		// Every write triggers another reconcile, so that the stage must widen only once.
 		healFrom := r.NominatedAt.Add(pace.Lag + 2*pace.after())
 		if r.WidenedAt.Before(healFrom) {
-			added = union(added, nextInOrder(nominated, clusters.WithRoom, pace.Widen.By))
+			added = union(added, without(clusters.WithRoom, nominated))
 		}
 	case StageAll:
 		added = union(clusters.WithRoom, clusters.Unknown)
@@ -106,14 +106,4 @@ func (r Record) WidenedList(stage Stage, nominated []string, clusters Clusters, 
 // workload: after the limit, but not before the last stage had its time.
 func (r Record) IsOverdue(pace Pace, limit time.Duration, now time.Time) bool {
 	return now.Sub(r.NominatedAt)-pace.Lag >= max(limit, 6*pace.after())
-}
-
-// nextInOrder returns the next clusters of the order that are not nominated: at most by,
-// or all if by is nil.
-func nextInOrder(nominated, order []string, by *int32) []string {
-	next := without(order, nominated)
-	if by != nil && len(next) > int(*by) {
-		return next[:*by]
-	}
-	return next
 }

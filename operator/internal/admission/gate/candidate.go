@@ -38,8 +38,6 @@ type ShapeMetrics struct {
 	Headroom Number `json:"headroom"`
 	// Capacity is the number of devices, free or not.
 	Capacity Number `json:"capacity"`
-	// Queued is the number of devices that pending jobs on the cluster request.
-	Queued Number `json:"queued"`
 	// Quota is the number of devices that the worker's queue may still reserve.
 	Quota Number `json:"quota"`
 	// NominalQuota is the number of devices that the worker's queue may still reserve without
@@ -98,4 +96,6 @@ type Fleet struct {
 }
 
 // Exclude adds a reason why the workload can't be sent to the cluster. detail completes the message of the rejection.
-func (c *Candidate) Exclude(r Rejection, detail string) { c.Excluded = append(c.Excluded, BrokenRule{r, detail}) }
+func (c *Candidate) Exclude(r Rejection, detail string) {
+	c.Excluded = append(c.Excluded, BrokenRule{r, detail})
+}

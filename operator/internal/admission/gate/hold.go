@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -22,17 +20,13 @@ type HoldRules struct {
 	// Aging is the waiting time from which a workload ranks before all that began to wait
 	// later, whatever their priority.
 	Aging time.Duration
-	// MoveAfter is the time after which a hold whose workload has no known start moves to another
-	// cluster. 0: it never moves.
-	MoveAfter time.Duration
 }
 
 func holdRulesOf(spec *v1alpha1.PlacementGateSpec) HoldRules {
 	return HoldRules{
-		Mode:      cmp.Or(spec.Hold.Mode, v1alpha1.HoldEnforce),
-		After:     timing.Seconds(spec.Hold.AfterSeconds, timing.DefaultHoldAfter),
-		Aging:     timing.Seconds(spec.Hold.AgingSeconds, timing.DefaultAging),
-		MoveAfter: time.Duration(ptr.Deref(spec.Hold.MoveAfterSeconds, 0)) * time.Second,
+		Mode:  cmp.Or(spec.Hold.Mode, v1alpha1.HoldEnforce),
+		After: timing.Seconds(spec.Hold.AfterSeconds, timing.DefaultHoldAfter),
+		Aging: timing.Seconds(spec.Hold.AgingSeconds, timing.DefaultAging),
 	}
 }
 
@@ -69,9 +63,8 @@ func (e *evaluation) isBoundBy(h *ledger.Hold) bool {
 //  2. No workload of the gate that ranks before has a hold for the same devices.
 //  3. A cluster with fresh samples has too little room, but enough if it were empty.
 //
-// A cluster that is held for the workload stays held as long as it qualifies, or, if the start of
-// the workload is unknown, for the time MoveAfter: then the next cluster by name is held. Otherwise
-// the gate holds the cluster where the workload is expected to fit soonest.
+// A cluster that is held for the workload stays held as long as it qualifies. Otherwise the gate holds
+// the cluster where the workload is expected to fit soonest.
 func (e *evaluation) hold(d Decision, candidates []Candidate, view ledger.View) *ledger.Hold {
 	rules := e.rules.Hold
 	if d.Reason != ReasonNoRoom && d.Reason != ReasonJoining || d.Incomplete || rules.Mode == v1alpha1.HoldOff || e.now.Sub(e.rules.Rank.Since) < rules.After {
@@ -99,23 +92,10 @@ func (e *evaluation) hold(d Decision, candidates []Candidate, view ledger.View) 
 	start := slices.MinFunc(starts, (*expectedStart).compare)
 	if held := slices.IndexFunc(starts, func(s *expectedStart) bool { return s.cluster == h.Cluster }); held >= 0 {
 		start = starts[held]
-		if rules.MoveAfter > 0 && start.by.IsZero() && e.now.Sub(h.Since) >= rules.MoveAfter {
-			start = nextByName(starts, h.Cluster)
-		}
 	}
 	if start.cluster != h.Cluster {
 		h.Cluster, h.Since = start.cluster, e.now
 	}
 	h.StartsBy, h.Queues = start.by, start.queues
 	return &h
-}
-
-// nextByName returns the start on the first cluster after the named one in the order of names, which
-// begins again at its end. starts must not be empty.
-func nextByName(starts []*expectedStart, cluster string) *expectedStart {
-	rest := slices.DeleteFunc(slices.Clone(starts), func(s *expectedStart) bool { return s.cluster <= cluster })
-	if len(rest) == 0 {
-		rest = starts
-	}
-	return slices.MinFunc(rest, func(a, b *expectedStart) int { return cmp.Compare(a.cluster, b.cluster) })
 }

@@ -212,38 +212,25 @@ func TestHeldWorkloadIsGivenUp(t *testing.T) {
 	}
 }
 
-// A hold moves on if pods that never end keep its cluster full, and never while the start is known.
-func TestHoldMoves(t *testing.T) {
+// A hold stays on its cluster while the cluster qualifies, whatever other cluster could be held.
+func TestHoldStays(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
-		moveAfter time.Duration
 		held      string
 		since     time.Duration
-		endsIn    time.Duration // of what runs on the held cluster, 0 = unknown
 		want      string
 		wantSince time.Duration
 	}{
-		{"from the first cluster to the next", time.Hour, "cluster1", time.Hour, 0, "cluster2", 0},
-		{"to the next cluster", time.Hour, "cluster2", time.Hour, 0, "cluster3", 0},
-		{"from the last cluster to the first", time.Hour, "cluster3", time.Hour, 0, "cluster1", 0},
-		{"not before the time", time.Hour, "cluster2", time.Hour - time.Second, 0, "cluster2", time.Hour - time.Second},
-		{"not without the setting", 0, "cluster2", 100 * time.Hour, 0, "cluster2", 100 * time.Hour},
-		{"not while the start is known", time.Hour, "cluster2", time.Hour, time.Minute, "cluster2", time.Hour},
-		{"from a cluster that no longer qualifies to the smallest", time.Hour, "cluster4", time.Minute, 0, "cluster1", 0},
+		{"on its cluster", "cluster2", 100 * time.Hour, "cluster2", 100 * time.Hour},
+		{"not on a cluster that no longer qualifies", "cluster4", time.Minute, "cluster1", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := holdOf("a", 1, 200*time.Hour, func(h *ledger.Hold) { h.Cluster, h.Since = tc.held, t0.Add(-tc.since) })
-			r := ledger.Running{UID: "r", Cluster: tc.held, PodSets: job("r", 8, 2).PodSets}
-			if tc.endsIn > 0 {
-				r.EndsBy = t0.Add(tc.endsIn)
-			}
-			l.PutRunning(r)
-			rules := holdRules(v1alpha1.HoldEnforce, 1, 200*time.Hour)
-			rules.Hold.MoveAfter = tc.moveAfter
+			l.PutRunning(ledger.Running{UID: "r", Cluster: tc.held, PodSets: job("r", 8, 2).PodSets})
 			candidates := []Candidate{full("cluster1", 2), full("cluster2", 4), full("cluster3", 4)}
 			for range 2 {
 				slices.Reverse(candidates)
-				d := Decide(job("a", 8, 1), candidates, Fleet{}, l.View(), rules, 1, t0)
+				d := Decide(job("a", 8, 1), candidates, Fleet{}, l.View(), holdRules(v1alpha1.HoldEnforce, 1, 200*time.Hour), 1, t0)
 				if d.Hold == nil {
 					t.Fatalf("no hold (%s)", d.Message)
 				}
@@ -252,16 +239,5 @@ func TestHoldMoves(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A hold whose only candidate is its own cluster stays, and keeps its time.
-func TestHoldStaysOnTheOnlyCluster(t *testing.T) {
-	l := holdOf("a", 1, 200*time.Hour, func(h *ledger.Hold) { h.Since = t0.Add(-2 * time.Hour) })
-	rules := holdRules(v1alpha1.HoldEnforce, 1, 200*time.Hour)
-	rules.Hold.MoveAfter = time.Hour
-	d := Decide(job("a", 8, 1), []Candidate{full("cluster1", 2)}, Fleet{}, l.View(), rules, 1, t0)
-	if d.Hold == nil || d.Hold.Cluster != "cluster1" || !d.Hold.Since.Equal(t0.Add(-2*time.Hour)) {
-		t.Errorf("hold %+v, want cluster1 for 2 h (%s)", d.Hold, d.Message)
 	}
 }

@@ -20,7 +20,6 @@ const (
 	QueryEmptyFit     = "emptyFit"
 	QueryHeadroom     = "headroom"
 	QueryCapacity     = "capacity"
-	QueryQueued       = "queued"
 	QueryPreference   = "preference"
 	QuerySampleTime   = "sampleTime"
 	QueryQuotaTime    = "quotaTime"
@@ -60,7 +59,7 @@ type Query struct {
 // profile, so profiles are for conditions, which then do not apply, and for queries that only rank
 // clusters.
 func (q *Query) Variables() []string {
-	if q.Condition != nil || slices.Contains([]string{QueryHeadroom, QueryCapacity, QueryQueued, QueryPreference}, q.Name) {
+	if q.Condition != nil || slices.Contains([]string{QueryHeadroom, QueryCapacity, QueryPreference}, q.Name) {
 		return slices.Concat(shape.Variables, shape.ProfileVariables)
 	}
 	return shape.Variables
@@ -97,9 +96,6 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	list = append(list,
 		Query{Name: QueryNominalQuota, PerShape: true, Remote: true, Reclaims: true, Expr: ofQueue("cluster_queue:kueue_nominal_unreserved_quota:max", label)},
 		Query{Name: QueryBorrowed, PerShape: true, Remote: true, Reclaims: true, PerQueue: true, Expr: borrowedByQueue(label)})
-	if spec.Queries.Queued != "" {
-		list = append(list, Query{Name: QueryQueued, PerShape: true, Expr: spec.Queries.Queued})
-	}
 	if spec.Queries.Preference != "" {
 		list = append(list, Query{Name: QueryPreference, Expr: spec.Queries.Preference})
 	}

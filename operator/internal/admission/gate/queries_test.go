@@ -51,10 +51,10 @@ func TestQueriesOfAGate(t *testing.T) {
 		{"defaults", v1alpha1.PlacementGateSpec{}, slices.Concat(times, measured, []string{"emptyFit, per shape", "quota, per shape, remote", "kueue, remote"}, quotas)},
 		{"without holds", v1alpha1.PlacementGateSpec{Hold: v1alpha1.GateHold{Mode: v1alpha1.HoldOff}}, slices.Concat(times, measured, []string{"quota, per shape, remote", "kueue, remote"}, quotas)},
 		{"all", v1alpha1.PlacementGateSpec{
-			Queries:       v1alpha1.GateQueries{Quota: "q", Queued: "q", Preference: "q"},
+			Queries:       v1alpha1.GateQueries{Quota: "q", Preference: "q"},
 			Conditions:    []v1alpha1.GateCondition{{Name: "power", Query: "q"}},
 			Prerequisites: []v1alpha1.GatePrerequisite{{Kind: v1alpha1.PrerequisiteSecret}},
-		}, slices.Concat(times[:1], measured, []string{"emptyFit, per shape", "quota, per shape, remote"}, quotas, []string{"queued, per shape", "preference", "conditions/power, per shape",
+		}, slices.Concat(times[:1], measured, []string{"emptyFit, per shape", "quota, per shape, remote"}, quotas, []string{"preference", "conditions/power, per shape",
 			"prerequisites/Secret, remote", "prerequisites/Secret/reported, remote, any namespace"})},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -162,7 +162,7 @@ func (e *evaluation) addDevices(v Verdict, c *Candidate, view ledger.View) Verdi
 	if v.Quota.Known { // samples may show the devices of a workload before they show its quota
 		v.Promised = max(v.Promised, e.promisedQuota(e.quotaSharers(), c, main, view))
 	}
-	v.Net = headroom - metrics.Queued.Value - float64(v.Promised) + float64(view.Credited(c.Name, c.SampledAt, main))
+	v.Net = headroom - float64(v.Promised) + float64(view.Credited(c.Name, c.SampledAt, main))
 	v.Capacity = metrics.Capacity.Value
 	return v
 }

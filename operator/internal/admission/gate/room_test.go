@@ -164,7 +164,6 @@ func TestFreeDevicesInTheRanking(t *testing.T) {
 		{"more quota", remote(job("a", 8, 1)), with(func(m *ShapeMetrics) { m.Quota = Known(64) }), 40},
 		{"exceeded quota", remote(job("a", 8, 1)), with(func(m *ShapeMetrics) { m.Quota = Known(-8) }), 0},
 		{"less quota for a queue that preempts", preempting(job("a", 8, 1)), with(func(m *ShapeMetrics) { m.Quota = Known(24) }), 40},
-		{"queued on the cluster", remote(job("a", 8, 1)), with(func(m *ShapeMetrics) { m.Queued = Known(16) }), 24},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := Candidate{Name: "cluster1", SampledAt: before(5), Shapes: []ShapeMetrics{tc.metrics}}

@@ -60,7 +60,7 @@ func (c *simCluster) bestFit(devices int64) *simNode {
 
 // measure returns what the recording rules would for pods of this size.
 func (c *simCluster) measure(devices int64) ShapeMetrics {
-	m := ShapeMetrics{Fit: Known(0), Headroom: Known(0), Capacity: Known(float64(devicesPerNode * len(c.nodes))), Queued: Known(0)}
+	m := ShapeMetrics{Fit: Known(0), Headroom: Known(0), Capacity: Known(float64(devicesPerNode * len(c.nodes)))}
 	for _, n := range c.nodes {
 		m.Fit.Value += math.Floor(float64(n.free) / float64(devices))
 		m.Headroom.Value += float64(n.free)

@@ -216,10 +216,6 @@ func (c chance) gate(s *Situation) {
 	if c.oneIn(4) {
 		s.Gate.Spec.WhenUnplaceable.Mode, s.Gate.Spec.WhenUnplaceable.YieldAfterSeconds = v1alpha1.UnplaceableYield, after
 	}
-	one := int32(1)
-	if c.oneIn(2) {
-		s.Gate.Spec.Widen.By = &one
-	}
 	s.Room.Candidates = nil
 	for _, name := range c.clusters() {
 		candidate := gate.Candidate{Name: name, SampledAt: s.Now.Add(-time.Duration(c.IntN(240)) * time.Second),

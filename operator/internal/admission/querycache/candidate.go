@@ -85,8 +85,6 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 		c.Shapes[q.podSet].Headroom = n
 	case gate.QueryCapacity:
 		c.Shapes[q.podSet].Capacity = n
-	case gate.QueryQueued:
-		c.Shapes[q.podSet].Queued = n
 	case gate.QueryPreference:
 		c.Preference = n
 	case gate.QueryNominalQuota:

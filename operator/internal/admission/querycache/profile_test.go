@@ -16,9 +16,9 @@ import (
 func profileGate() v1alpha1.PlacementGateSpec {
 	return v1alpha1.PlacementGateSpec{
 		Queries: v1alpha1.GateQueries{
-			Headroom: `sum by (cluster) (own_headroom) / $profile_memory_peak`,
-			Capacity: `sum by (cluster) (own_capacity) / $profile_duration`,
-			Queued:   `sum by (cluster) (own_queued) * $profile_duration`,
+			Headroom:   `sum by (cluster) (own_headroom) / $profile_memory_peak`,
+			Capacity:   `sum by (cluster) (own_capacity) / $profile_duration`,
+			Preference: `sum by (cluster) (own_preference) * $profile_duration`,
 		},
 		Conditions: []v1alpha1.GateCondition{
 			{Name: "memory", Query: `max by (cluster) (memory_bytes) > bool 1.15 * $profile_memory_peak`, Scope: v1alpha1.ScopeCluster},
@@ -55,7 +55,7 @@ func TestQueriesWithAProfile(t *testing.T) {
 	}{
 		{"all values", &shape.Profile{MemoryPeak: 40e9, Duration: 600}, []string{
 			`max by (cluster) (memory_bytes) > bool 1.15 * 40000000000`, `max by (cluster) (power_ok)`, `min(window_seconds) > bool 600`,
-			`sum by (cluster) (own_capacity) / 600`, `sum by (cluster) (own_headroom) / 40000000000`, `sum by (cluster) (own_queued) * 600`,
+			`sum by (cluster) (own_capacity) / 600`, `sum by (cluster) (own_headroom) / 40000000000`, `sum by (cluster) (own_preference) * 600`,
 		}, nil, []string{"memory", "power"}, nil},
 		{"no duration", &shape.Profile{MemoryPeak: 40e9}, []string{
 			`max by (cluster) (memory_bytes) > bool 1.15 * 40000000000`, `max by (cluster) (power_ok)`, `sum by (cluster) (own_headroom) / 40000000000`,

@@ -38,7 +38,7 @@ const (
 // UsesProfiles reports whether a query of the gate reads the profile of a workload.
 func UsesProfiles(spec *v1alpha1.PlacementGateSpec) bool {
 	uses := func(query string) bool { return strings.Contains(query, "$profile_") }
-	return slices.ContainsFunc([]string{spec.Queries.Headroom, spec.Queries.Capacity, spec.Queries.Queued, spec.Queries.Preference}, uses) ||
+	return slices.ContainsFunc([]string{spec.Queries.Headroom, spec.Queries.Capacity, spec.Queries.Preference}, uses) ||
 		slices.ContainsFunc(spec.Conditions, func(c v1alpha1.GateCondition) bool { return uses(c.Query) })
 }
 

@@ -115,7 +115,6 @@ func TestUsesProfiles(t *testing.T) {
 		"none":        {v1alpha1.PlacementGateSpec{Profiles: &v1alpha1.GateProfiles{}, Queries: v1alpha1.GateQueries{Headroom: "up"}}, false},
 		"headroom":    {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Headroom: query}}, true},
 		"capacity":    {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Capacity: query}}, true},
-		"queued":      {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Queued: query}}, true},
 		"preference":  {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Preference: `max by (cluster) (devices{model="$profile_best_model"})`}}, true},
 		"a condition": {v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "a", Query: "up"}, {Name: "b", Query: query}}}, true},
 	} {

@@ -56,7 +56,7 @@ func untilNextRound(policy *v1alpha1.CapacityPolicy, measured *measurement, bega
 }
 
 func holdOf(spec *v1alpha1.CapacityPolicySpec) time.Duration {
-	return pointedSeconds(spec.HoldSeconds, 600)
+	return pointedSeconds(spec.KeepLastSeconds, 600)
 }
 
 func lowerAfterOf(spec *v1alpha1.CapacityPolicySpec) time.Duration {

@@ -1,6 +1,7 @@
 package metricssource
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -14,7 +15,6 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
-	"plimsoll.dev/plimsoll/operator/internal/metrics/dial"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
@@ -53,10 +53,7 @@ func decideReady(reachable condition.Decision) condition.Decision {
 
 // decideSecure decides the condition Secure.
 func decideSecure(spec *v1alpha1.MetricsSourceSpec) condition.Decision {
-	url := spec.URL
-	if dial.IsPerCluster(spec) {
-		url = spec.Topology.URLTemplate
-	}
+	url := cmp.Or(spec.URLTemplate, spec.URL)
 	switch {
 	case strings.HasPrefix(url, "http://"):
 		return condition.False("PlainHTTP", "queries, responses and credentials are not encrypted; use an https URL")

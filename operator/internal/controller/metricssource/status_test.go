@@ -19,7 +19,7 @@ func TestDecideSecure(t *testing.T) {
 		{"https", v1alpha1.MetricsSourceSpec{URL: "https://x"}, "Verified"},
 		{"http", v1alpha1.MetricsSourceSpec{URL: "http://x"}, "PlainHTTP"},
 		{"no verification", v1alpha1.MetricsSourceSpec{URL: "https://x", TLS: &v1alpha1.TLSConfig{InsecureSkipVerify: true}}, "InsecureSkipVerify"},
-		{"http per cluster", v1alpha1.MetricsSourceSpec{Topology: &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: "http://{cluster}"}}, "PlainHTTP"},
+		{"http per cluster", v1alpha1.MetricsSourceSpec{URLTemplate: "http://{cluster}"}, "PlainHTTP"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := decideSecure(&tc.spec); got.Reason != tc.want || got.IsTrue() != (tc.want == "Verified") {

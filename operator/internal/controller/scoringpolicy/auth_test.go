@@ -89,7 +89,7 @@ func TestAuthMethodsFollowTheirSecrets(t *testing.T) {
 				return r.Header.Get("X-Key") == "right-header-key" && r.Header.Get("X-Scope-OrgID") == "team-a"
 			},
 			func(s *v1alpha1.MetricsSourceSpec, secret string) {
-				s.Type, s.Tenant = v1alpha1.SourceMimir, "team-a"
+				s.Tenant = "team-a"
 				s.Headers = []v1alpha1.Header{{Name: "X-Key", Secret: ref(secret, "key")}}
 			},
 		},

@@ -64,7 +64,7 @@ func TestExplainedPoints(t *testing.T) {
 	spec := newSpec("free", "power")
 	fixed, minimum, hold := int32(50), int32(30), int32(60)
 	spec.Scores[0].Minimum = &minimum
-	spec.Scores[1].Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: &fixed, HoldSeconds: &hold}
+	spec.Scores[1].Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: &fixed, KeepLastSeconds: &hold}
 	w := fakeFleet{clusters: []string{"c1", "c2", "c3"}, values: map[string]map[string]float64{
 		"free": {"c1": 4, "c2": 4, "c3": 1}, "power": {"c1": 6, "c3": 6},
 	}}

@@ -169,7 +169,7 @@ func TestUnusableSamples(t *testing.T) {
 			create(t, source(name, prom.URL))
 			p := policy(name)
 			hold := int32(4)
-			p.Spec.Scores[0].Missing.HoldSeconds = &hold
+			p.Spec.Scores[0].Missing.KeepLastSeconds = &hold
 			p.Spec.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 60}
 			create(t, p)
 			eventually(t, func(g gomega.Gomega) {

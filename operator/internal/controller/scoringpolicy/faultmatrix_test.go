@@ -230,7 +230,7 @@ func (s *faultSimulation) reason() string {
 	return meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionDataFresh).Reason
 }
 
-// row simulates a fault, without a restart and with one during and after the hold. The last
+// row simulates a fault, without a restart and with one during and after `keepLastSeconds`. The last
 // round before the fault is 30 seconds old.
 func (f fault) row(t *testing.T) string {
 	s := newFaultSimulation(t, f)
@@ -258,7 +258,7 @@ func (f fault) row(t *testing.T) string {
 	s.round(330)
 	restartEnd := s.show()
 	if recovered != "Fresh" || restartEnd != after {
-		t.Errorf("%s: after the fault %s, after the hold with a restart %q, without %q", f.name, recovered, restartEnd, after)
+		t.Errorf("%s: after the fault %s, after `keepLastSeconds` with a restart %q, without %q", f.name, recovered, restartEnd, after)
 	}
 	return "| " + strings.Join([]string{f.name, during, reason, restartDuring, after, reasonAfter, restartAfter}, " | ") + " |\n"
 }
@@ -267,7 +267,7 @@ func (f fault) row(t *testing.T) string {
 func TestFaultMatrix(t *testing.T) {
 	var table strings.Builder
 	table.WriteString(matrixStart)
-	table.WriteString("| fault | during the hold | `DataFresh` | restart during the hold | after the hold | `DataFresh` | restart after the hold |\n|---|---|---|---|---|---|---|\n")
+	table.WriteString("| fault | during `keepLastSeconds` | `DataFresh` | restart during `keepLastSeconds` | after `keepLastSeconds` | `DataFresh` | restart after `keepLastSeconds` |\n|---|---|---|---|---|---|---|\n")
 	for _, f := range faults {
 		table.WriteString(f.row(t))
 	}

@@ -82,7 +82,7 @@ func TestPerClusterEndpoints(t *testing.T) {
 	createCluster(t, "own-2", map[string]string{"fleet": name})
 	createCluster(t, "own-3", nil) // the policy does not select the cluster, so its endpoint gets no query
 	s := source(name, "")
-	s.Spec.Topology = &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: prom.URL + "/{cluster}"}
+	s.Spec.URL, s.Spec.URLTemplate = "", prom.URL+"/{cluster}"
 	create(t, s)
 	create(t, policy(name))
 	startOperator(t)

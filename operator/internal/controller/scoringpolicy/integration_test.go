@@ -135,7 +135,7 @@ func TestSourceDownHoldsAndRecoversWithoutRestart(t *testing.T) {
 	create(t, source("down", prom.URL))
 	p := policy("down")
 	hold := int32(6)
-	p.Spec.Scores[0].Missing.HoldSeconds = &hold
+	p.Spec.Scores[0].Missing.KeepLastSeconds = &hold
 	create(t, p)
 	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {

@@ -30,7 +30,7 @@ func TestPlacementDuringAnOutageOfMostClusters(t *testing.T) {
 	create(t, source(name, prom.URL))
 	p := policy(name)
 	hold := int32(4)
-	p.Spec.Scores[0].Missing.HoldSeconds = &hold
+	p.Spec.Scores[0].Missing.KeepLastSeconds = &hold
 	create(t, p)
 	startOperator(t)
 	startPlacementController(t)
@@ -71,7 +71,7 @@ func TestPlacementAtTheEndOfAHold(t *testing.T) {
 	hold := int32(10)
 	p.Spec.PeriodSeconds, p.Spec.ValidForPeriods = 300, 3
 	p.Spec.Scores = []v1alpha1.ScoreSpec{linearFull("free", "free", "0", "10"), linear("nodes", "nodes")}
-	p.Spec.Scores[0].Missing.HoldSeconds = &hold
+	p.Spec.Scores[0].Missing.KeepLastSeconds = &hold
 	create(t, p)
 	startOperator(t)
 	startPlacementController(t)

@@ -31,7 +31,7 @@ func holdWarning(spec *v1alpha1.ScoringPolicySpec) string {
 	if names == nil {
 		return ""
 	}
-	return fmt.Sprintf("missing.holdSeconds of %s %s", abbreviate(names), reason)
+	return fmt.Sprintf("missing.keepLastSeconds of %s %s", abbreviate(names), reason)
 }
 
 // rangeWarning warns of negative scores beside clusters that the policy does not select, or

@@ -69,7 +69,7 @@ func TestSettingsWarnings(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			spec := newSpec("free")
-			spec.PeriodSeconds, spec.Scores[0].Missing.HoldSeconds = tc.period, tc.hold
+			spec.PeriodSeconds, spec.Scores[0].Missing.KeepLastSeconds = tc.period, tc.hold
 			if tc.maxAge > 0 {
 				spec.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: tc.maxAge}
 			}
@@ -83,7 +83,7 @@ func TestSettingsWarnings(t *testing.T) {
 			contains := func(text string) bool {
 				return slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, text) })
 			}
-			if contains("missing.holdSeconds of a must be more than") != tc.wantHold || contains("clusterSelector leaves out") != tc.wantZ {
+			if contains("missing.keepLastSeconds of a must be more than") != tc.wantHold || contains("clusterSelector leaves out") != tc.wantZ {
 				t.Errorf("warnings %q, want one about the hold: %v, about the selector: %v", warnings, tc.wantHold, tc.wantZ)
 			}
 		})

@@ -25,18 +25,16 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		change(&p.Spec)
 		return p
 	}
-	five, negative := int32(5), int32(-1)
+	five := int32(5)
 	for _, tc := range []struct {
 		obj  client.Object
 		want string
 	}{
-		{src(func(s *v1alpha1.MetricsSourceSpec) { s.URL = "" }), "url must be set unless topology.type is PerCluster"},
+		{src(func(s *v1alpha1.MetricsSourceSpec) { s.URL = "" }), "exactly one of url, urlTemplate must be set"},
+		{src(func(s *v1alpha1.MetricsSourceSpec) { s.URLTemplate = "http://{cluster}" }), "exactly one of url, urlTemplate must be set"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.URL = "ftp://x" }), "spec.url"},
-		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Type = "Graphite" }), `supported values: "Prometheus", "Thanos", "Mimir"`},
-		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Topology = &v1alpha1.Topology{Type: "PerCluster"} }), "urlTemplate must be set when type is PerCluster"},
-		{src(func(s *v1alpha1.MetricsSourceSpec) {
-			s.Topology = &v1alpha1.Topology{Type: "PerCluster", URLTemplate: "http://x/"}
-		}), "urlTemplate must hold {cluster}"},
+		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Type = "Graphite" }), `supported values: "Prometheus", "Thanos"`},
+		{src(func(s *v1alpha1.MetricsSourceSpec) { s.URL, s.URLTemplate = "", "http://x/" }), "urlTemplate must hold {cluster}"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.ClusterMapping.Match = "Label" }), "key must name the label or claim when match is not Name"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.TLS = &v1alpha1.TLSConfig{Cert: ref("a", "b")} }), "cert and key must be set together"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Auth = &v1alpha1.Auth{} }), "exactly one of basic, authorization, oauth2 must be set"},
@@ -53,10 +51,9 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Headers = []v1alpha1.Header{{Name: "X"}} }), "exactly one of value, secret must be set"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Thanos = &v1alpha1.ThanosOptions{} }), "thanos must be set only when type is Thanos"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) {
-			s.Type, s.Thanos = "Thanos", &v1alpha1.ThanosOptions{MaxSourceResolutionSeconds: &negative}
-		}), "spec.thanos.maxSourceResolutionSeconds"},
+			s.Type, s.Thanos = "Thanos", &v1alpha1.ThanosOptions{StoreMatch: make([]string, 17)}
+		}), "spec.thanos.storeMatch"},
 		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Limits.MaxConcurrency = 65 }), "spec.limits.maxConcurrency"},
-		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Limits.MaxResponseBytes = 5 }), "spec.limits.maxResponseBytes"},
 
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores = nil }), "spec.scores"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores = append(s.Scores, s.Scores[0]) }), `Duplicate value: {"name":"free"}`},
@@ -79,9 +76,9 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Linear = nil }), "linear must be set exactly when type is Linear"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Type = "Steps" }), "steps must be set exactly when type is Steps"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Type = "Fleet" }), "fleet must be set exactly when type is Fleet"},
-		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Then = "Fixed" }), "fixedValue must be set exactly when then or absent is Fixed"},
-		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Absent = "Fixed" }), "fixedValue must be set exactly when then or absent is Fixed"},
-		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.FixedValue = &five }), "fixedValue must be set exactly when then or absent is Fixed"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Then = "Fixed" }), `supported values: "Worst", "Omit"`},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.Absent = "Fixed" }), "fixedValue must be set exactly when absent is Fixed"},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Missing.FixedValue = &five }), "fixedValue must be set exactly when absent is Fixed"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Damping.Deadband = 101 }), "spec.scores[0].damping.deadband"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Publish.Name = "Not a name" }), "spec.publish.name"},
 	} {
@@ -107,11 +104,11 @@ func TestDefaultsAreWritten(t *testing.T) {
 	got := []any{
 		s.Spec.Type, s.Spec.ClusterMapping.Label, s.Spec.ClusterMapping.Match, s.Spec.Limits,
 		p.Spec.PeriodSeconds, p.Spec.ValidForPeriods, p.Spec.Mode, *p.Spec.MinHealthyPercent, p.Spec.Total.Name, p.Spec.Total.Range,
-		*p.Spec.Scores[0].Weight, p.Spec.Scores[0].Range, *p.Spec.Scores[0].Missing.HoldSeconds, p.Spec.Scores[0].Missing.Then, p.Spec.Scores[0].Missing.Absent,
+		*p.Spec.Scores[0].Weight, p.Spec.Scores[0].Range, *p.Spec.Scores[0].Missing.KeepLastSeconds, p.Spec.Scores[0].Missing.Then, p.Spec.Scores[0].Missing.Absent,
 	}
 	want := []any{
 		v1alpha1.SourcePrometheus, "cluster", v1alpha1.MatchName,
-		v1alpha1.Limits{TimeoutSeconds: 10, MaxConcurrency: 4, QueriesPerSecond: 20, MaxResponseBytes: 64 << 20, MaxSeries: 100000},
+		v1alpha1.Limits{TimeoutSeconds: 10, MaxConcurrency: 4, QueriesPerSecond: 20, MaxSeries: 100000},
 		int32(30), int32(3), v1alpha1.ModePublish, int32(50), "total", v1alpha1.RangeZeroTo100,
 		int32(1), v1alpha1.RangeZeroTo100, int32(300), v1alpha1.MissingWorst, v1alpha1.AbsentMissing,
 	}

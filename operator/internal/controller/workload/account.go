@@ -55,7 +55,7 @@ func (r *Reconciler) account(s *lifecycle.Situation) *lifecycle.Situation {
 	switch cluster := s.PlacedOn(); {
 	case cluster == "" || !s.Gate.Known:
 	case s.AwaitsWorker():
-		r.holdPinned(s, cluster)
+		r.debitPinned(s, cluster)
 	default:
 		s = r.accountAdmission(s, cluster)
 	}
@@ -118,7 +118,7 @@ func (r *Reconciler) accountAdmission(s *lifecycle.Situation, cluster string) *l
 			r.lag.Observe(at, lifecycle.LatestPossible(e.DebitedAt, s.Now))
 		}
 		clusters, _ := r.ledger.Reserved(e.UID)
-		if r.holdAdmitted(s, e) {
+		if r.debitAdmitted(s, e) {
 			r.waiting.MarkFreed(e.PodSets, r.registry.GatesOf(append(clusters, cluster)...)...)
 		}
 	}
@@ -128,17 +128,17 @@ func (r *Reconciler) accountAdmission(s *lifecycle.Situation, cluster string) *l
 	return s
 }
 
-// holdPinned debits what the workload will take from the cluster that Kueue chose for it. After the TTL
+// debitPinned debits what the workload will take from the cluster that Kueue chose for it. After the TTL
 // of the ledger, it is not debited again.
-func (r *Reconciler) holdPinned(s *lifecycle.Situation, cluster string) {
+func (r *Reconciler) debitPinned(s *lifecycle.Situation, cluster string) {
 	if since := s.QuotaReservedAt(); s.Now.Sub(since) < r.ledger.TTL {
 		r.ledger.Debit(s.Entry(cluster, since))
 	}
 }
 
-// holdAdmitted debits what the workload takes from the cluster that admitted it, and reports
+// debitAdmitted debits what the workload takes from the cluster that admitted it, and reports
 // whether that changed the ledger. The samples already show an admission older than the TTL.
-func (r *Reconciler) holdAdmitted(s *lifecycle.Situation, e ledger.Entry) bool {
+func (r *Reconciler) debitAdmitted(s *lifecycle.Situation, e ledger.Entry) bool {
 	if s.Now.Sub(e.DebitedAt) < r.ledger.TTL {
 		r.ledger.Debit(e)
 	}

@@ -18,7 +18,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 )
 
-// Kueue's apply can't remove a list that another field manager owns. With --nominate-as=own the
+// Kueue's apply can't remove a list that another field manager owns. With NominateAsOwn the
 // policy of config/nomination clears it.
 func TestPolicyClearsNominations(t *testing.T) {
 	g := NewWithT(t)

@@ -30,7 +30,7 @@ const (
 	// admissionOwner is Kueue's manager of admission. Kueue can't clear nominations of any
 	// other manager, unless config/nomination's policy does.
 	admissionOwner = client.FieldOwner("kueue-admission")
-	// dispatchOwner owns nominations with --nominate-as=own.
+	// dispatchOwner owns nominations if a policy of the hub clears them.
 	dispatchOwner = client.FieldOwner("plimsoll-dispatch")
 )
 

@@ -88,11 +88,11 @@ func (r *Reconciler) restore(s *lifecycle.Situation) *lifecycle.Situation {
 	s = s.WithHistory(h)
 	switch cluster := s.PlacedOn(); {
 	case cluster != "" && s.AwaitsWorker():
-		r.holdPinned(s, cluster)
+		r.debitPinned(s, cluster)
 	case cluster != "":
 		e := s.AdmittedEntry(cluster, s.AdmittedAt(s.Record.NominatedAt))
 		s = s.WithHistory(h.WithRunning(e))
-		r.holdAdmitted(s, e)
+		r.debitAdmitted(s, e)
 		r.ledger.PutRunning(s.RunningOn(e))
 	default:
 		r.restoreSent(s)

@@ -25,18 +25,16 @@ func TestWidensToNextCluster(t *testing.T) {
 	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"wide-1", "wide-2"}))
 }
 
-func TestWidensByOneCluster(t *testing.T) {
+func TestWidensToClustersWithRoom(t *testing.T) {
 	g := NewWithT(t)
-	one := int32(1)
-	tg := newTestGate(t, "byone", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen = v1alpha1.Widen{AfterSeconds: 2, By: &one} })
-	tg.setDecisions("byone-1", "byone-2", "byone-3", "byone-4")
-	tg.connect("byone-1", "byone-2", "byone-3", "byone-4")
-	fleet.reset(map[string]*clusterMetrics{"byone-1": {4, 32, 8, 64}, "byone-2": {3, 24, 8, 64}, "byone-3": {2, 16, 8, 64}, "byone-4": {0, 0, 0, 64}})
+	tg := newTestGate(t, "byroom", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen.AfterSeconds = 2 })
+	tg.setDecisions("byroom-1", "byroom-2", "byroom-3", "byroom-4")
+	tg.connect("byroom-1", "byroom-2", "byroom-3", "byroom-4")
+	fleet.reset(map[string]*clusterMetrics{"byroom-1": {4, 32, 8, 64}, "byroom-2": {3, 24, 8, 64}, "byroom-3": {2, 16, 8, 64}, "byroom-4": {0, 0, 0, 64}})
 	wl := tg.submitGated("slow", 1)
-	for _, n := range []int{1, 2, 3} {
-		g.Eventually(nominatedClusters(t, wl)).Should(HaveLen(n))
-	}
-	g.Expect(nominatedClusters(t, wl)()).To(ConsistOf("byone-1", "byone-2", "byone-3"))
+	g.Eventually(nominatedClusters(t, wl)).Should(HaveLen(1))
+	g.Eventually(nominatedClusters(t, wl)).Should(HaveLen(3))
+	g.Expect(nominatedClusters(t, wl)()).To(ConsistOf("byroom-1", "byroom-2", "byroom-3"))
 	g.Consistently(nominatedClusters(t, wl)).WithTimeout(5*time.Second).Should(HaveLen(3), "a full cluster is never nominated")
 }
 

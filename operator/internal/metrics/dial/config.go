@@ -22,6 +22,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
+// maxResponseBytes is the maximum size of a response, before and after decompression.
+const maxResponseBytes = 64 << 20
+
 // ClientConfig returns the configuration of a query client. secrets must hold the value of
 // each of the SecretReferences. credentialsDir is the directory that credential files must
 // be in; if it is empty, a source with a credentials file is an error. If the source
@@ -29,18 +32,15 @@ import (
 func ClientConfig(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference]string, credentialsDir string) (query.Config, error) {
 	spec := &src.Spec
 	cfg := query.Config{
-		Name: src.Name, URL: spec.URL, ClusterLabel: clusterLabel(spec),
+		Name: src.Name, URL: spec.URL, URLTemplate: spec.URLTemplate, ClusterLabel: clusterLabel(spec),
 		HTTP:             config.DefaultHTTPClientConfig,
 		Parameters:       thanosParameters(spec),
 		Timeout:          queryTimeout(spec),
 		MaxConcurrency:   int(cmp.Or(spec.Limits.MaxConcurrency, 4)),
 		QueriesPerSecond: int(cmp.Or(spec.Limits.QueriesPerSecond, 20)),
-		MaxResponseBytes: cmp.Or(spec.Limits.MaxResponseBytes, 64<<20),
+		MaxResponseBytes: maxResponseBytes,
 		MaxSeries:        int(cmp.Or(spec.Limits.MaxSeries, 100000)),
 		Compress:         cmp.Or(spec.Compression, v1alpha1.CompressionGzip) == v1alpha1.CompressionGzip,
-	}
-	if IsPerCluster(spec) {
-		cfg.URLTemplate = spec.Topology.URLTemplate
 	}
 	switch {
 	case !HasClusterCredentials(spec):
@@ -48,7 +48,7 @@ func ClientConfig(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyRef
 		cfg.HTTP, err = HTTPConfig(spec, secrets, credentialsDir)
 		return cfg, err
 	case cfg.URLTemplate == "":
-		return cfg, fmt.Errorf("%s in the name of a Secret or of a credentials file requires topology.type PerCluster", query.ClusterPlaceholder)
+		return cfg, fmt.Errorf("%s in the name of a Secret or of a credentials file requires urlTemplate", query.ClusterPlaceholder)
 	}
 	return cfg, nil
 }
@@ -71,7 +71,7 @@ func queryTimeout(spec *v1alpha1.MetricsSourceSpec) time.Duration {
 
 // IsPerCluster reports whether each cluster has its own endpoint.
 func IsPerCluster(spec *v1alpha1.MetricsSourceSpec) bool {
-	return spec.Topology != nil && spec.Topology.Type == v1alpha1.TopologyPerCluster
+	return spec.URLTemplate != ""
 }
 
 // SourceInfo returns how to interpret the results of a source. If each cluster has its own
@@ -100,12 +100,9 @@ func hashSettings(spec *v1alpha1.MetricsSourceSpec, info query.SourceInfo) strin
 		Certificate                                    *v1alpha1.SecretKeyReference
 		Parameters                                     string
 	}{
-		Type: string(cmp.Or(spec.Type, v1alpha1.SourcePrometheus)), URL: spec.URL, Label: info.ClusterLabel, Match: info.Match, Key: info.Key,
+		Type: string(cmp.Or(spec.Type, v1alpha1.SourcePrometheus)), URL: spec.URL, Template: spec.URLTemplate, Label: info.ClusterLabel, Match: info.Match, Key: info.Key,
 		Tenant: spec.Tenant, Auth: spec.Auth, Parameters: thanosParameters(spec).Encode(),
 		Headers: slices.SortedFunc(slices.Values(spec.Headers), func(a, b v1alpha1.Header) int { return strings.Compare(a.Name, b.Name) }),
-	}
-	if IsPerCluster(spec) {
-		settings.URL, settings.Template = "", spec.Topology.URLTemplate
 	}
 	if spec.TLS != nil {
 		settings.Certificate = spec.TLS.Cert
@@ -129,9 +126,6 @@ func thanosParameters(spec *v1alpha1.MetricsSourceSpec) url.Values {
 	if t := spec.Thanos; t != nil {
 		if t.Dedup != nil && !*t.Dedup {
 			values.Set("dedup", "false")
-		}
-		if t.MaxSourceResolutionSeconds != nil {
-			values.Set("max_source_resolution", (time.Duration(*t.MaxSourceResolutionSeconds) * time.Second).String())
 		}
 		for _, m := range t.StoreMatch {
 			values.Add("storeMatch[]", m)

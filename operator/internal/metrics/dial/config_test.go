@@ -106,7 +106,7 @@ func TestOAuth2(t *testing.T) {
 }
 
 func TestTenantAndHeaders(t *testing.T) {
-	for kind, header := range map[v1alpha1.SourceType]string{v1alpha1.SourceMimir: "X-Scope-OrgID", v1alpha1.SourceThanos: "THANOS-TENANT"} {
+	for kind, header := range map[v1alpha1.SourceType]string{v1alpha1.SourcePrometheus: "X-Scope-OrgID", v1alpha1.SourceThanos: "THANOS-TENANT"} {
 		t.Run(string(kind), func(t *testing.T) {
 			var got http.Header
 			base := serve(t, requireAuth(func(r *http.Request) bool { got = r.Header; return true }))
@@ -128,14 +128,14 @@ func TestTenantAndHeaders(t *testing.T) {
 func TestThanosParameters(t *testing.T) {
 	var got url.Values
 	base := serve(t, requireAuth(func(r *http.Request) bool { got = r.URL.Query(); return true }))
-	no, resolution := false, int32(300)
+	no := false
 	spec := v1alpha1.MetricsSourceSpec{URL: base, Type: v1alpha1.SourceThanos, Thanos: &v1alpha1.ThanosOptions{
-		Dedup: &no, MaxSourceResolutionSeconds: &resolution, StoreMatch: []string{`{a="b"}`, `{c="d"}`},
+		Dedup: &no, StoreMatch: []string{`{a="b"}`, `{c="d"}`},
 	}}
 	if err := runQuery(t, spec, nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	want := url.Values{"dedup": {"false"}, "partial_response": {"false"}, "max_source_resolution": {"5m0s"}, "storeMatch[]": {`{a="b"}`, `{c="d"}`}}
+	want := url.Values{"dedup": {"false"}, "partial_response": {"false"}, "storeMatch[]": {`{a="b"}`, `{c="d"}`}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -19,10 +20,7 @@ type SecretUse struct {
 
 // SecretUses returns all keys of Secrets that a source refers to.
 func SecretUses(spec *v1alpha1.MetricsSourceSpec) []SecretUse {
-	server := hostOf(spec.URL)
-	if IsPerCluster(spec) {
-		server = hostOf(spec.Topology.URLTemplate)
-	}
+	server := hostOf(cmp.Or(spec.URLTemplate, spec.URL))
 	var uses []SecretUse
 	forEachReference(spec, func(ref *v1alpha1.SecretKeyReference, isForToken bool) {
 		host := server
@@ -80,10 +78,10 @@ func HasClusterCredentials(spec *v1alpha1.MetricsSourceSpec) bool {
 func ForCluster(spec *v1alpha1.MetricsSourceSpec, cluster string) (*v1alpha1.MetricsSourceSpec, error) {
 	expanded := spec.DeepCopy()
 	var err error
-	if expanded.URL, err = query.ExpandURL(spec.Topology.URLTemplate, cluster); err != nil {
+	if expanded.URL, err = query.ExpandURL(spec.URLTemplate, cluster); err != nil {
 		return nil, err
 	}
-	expanded.Topology = nil
+	expanded.URLTemplate = ""
 	forEachReference(expanded, func(ref *v1alpha1.SecretKeyReference, _ bool) {
 		ref.Name = strings.ReplaceAll(ref.Name, query.ClusterPlaceholder, cluster)
 	})

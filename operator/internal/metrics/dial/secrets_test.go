@@ -45,9 +45,9 @@ func TestCheckSecret(t *testing.T) {
 
 func TestSecretUsesNameTheHostThatReceivesTheSecret(t *testing.T) {
 	spec := &v1alpha1.MetricsSourceSpec{
-		Topology: &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: "https://Prom.{cluster}.example.org:9090/x"},
-		Headers:  []v1alpha1.Header{{Name: "X-Key", Secret: keyPointer("header")}},
-		Auth:     &v1alpha1.Auth{OAuth2: &v1alpha1.OAuth2{ClientID: key("id"), ClientSecret: key("secret"), TokenURL: "https://login.example.org/token?a=b"}},
+		URLTemplate: "https://Prom.{cluster}.example.org:9090/x",
+		Headers:     []v1alpha1.Header{{Name: "X-Key", Secret: keyPointer("header")}},
+		Auth:        &v1alpha1.Auth{OAuth2: &v1alpha1.OAuth2{ClientID: key("id"), ClientSecret: key("secret"), TokenURL: "https://login.example.org/token?a=b"}},
 	}
 	want := map[string]string{"header": "prom.{cluster}.example.org", "id": "login.example.org", "secret": "login.example.org"}
 	uses := SecretUses(spec)
@@ -65,7 +65,7 @@ func TestSecretUsesNameTheHostThatReceivesTheSecret(t *testing.T) {
 // not theirs, or break a request. Each is refused with the field that is wrong.
 func TestSourceAuthorMistakes(t *testing.T) {
 	perCluster := func(template string) v1alpha1.MetricsSourceSpec {
-		return v1alpha1.MetricsSourceSpec{Topology: &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: template}}
+		return v1alpha1.MetricsSourceSpec{URLTemplate: template}
 	}
 	bearer := func(a v1alpha1.Authorization) *v1alpha1.Auth { return &v1alpha1.Auth{Authorization: &a} }
 	for _, tc := range []struct {
@@ -81,7 +81,7 @@ func TestSourceAuthorMistakes(t *testing.T) {
 		{"line break in a header", v1alpha1.MetricsSourceSpec{URL: "https://x", Headers: []v1alpha1.Header{{Name: "X-A", Value: "a\nb"}}}, "the header X-A must not contain line breaks"},
 		{"line break in a Secret", v1alpha1.MetricsSourceSpec{URL: "https://x", Headers: []v1alpha1.Header{{Name: "X-A", Secret: keyPointer("broken")}}}, `the key "broken" of Secret`},
 		{"line break in a token", v1alpha1.MetricsSourceSpec{URL: "https://x", Auth: bearer(v1alpha1.Authorization{Credentials: keyPointer("broken")})}, `the key "broken" of Secret`},
-		{"cluster in a Secret of a single server", v1alpha1.MetricsSourceSpec{URL: "https://x", Auth: bearer(v1alpha1.Authorization{Credentials: &v1alpha1.SecretKeyReference{Name: "prom-{cluster}", Key: "t"}})}, "requires topology.type PerCluster"},
+		{"cluster in a Secret of a single server", v1alpha1.MetricsSourceSpec{URL: "https://x", Auth: bearer(v1alpha1.Authorization{Credentials: &v1alpha1.SecretKeyReference{Name: "prom-{cluster}", Key: "t"}})}, "requires urlTemplate"},
 	} {
 		cfg, err := ClientConfig(&v1alpha1.MetricsSource{Spec: tc.spec}, secrets{key("broken"): "s3cret\nX-Admin: true"}, "/creds")
 		if err == nil {
@@ -105,9 +105,9 @@ func TestForClusterExpandsCredentials(t *testing.T) {
 		return r.Header.Get("Authorization") == "Bearer "+cluster+"-token" && r.Header.Get("X-Key") == cluster+"-key"
 	}))
 	spec := v1alpha1.MetricsSourceSpec{
-		Topology: &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: base + "/{cluster}"},
-		Auth:     &v1alpha1.Auth{Authorization: &v1alpha1.Authorization{CredentialsFile: "{cluster}.token"}},
-		Headers:  []v1alpha1.Header{{Name: "X-Key", Secret: &v1alpha1.SecretKeyReference{Name: "prom-{cluster}", Key: "key"}}},
+		URLTemplate: base + "/{cluster}",
+		Auth:        &v1alpha1.Auth{Authorization: &v1alpha1.Authorization{CredentialsFile: "{cluster}.token"}},
+		Headers:     []v1alpha1.Header{{Name: "X-Key", Secret: &v1alpha1.SecretKeyReference{Name: "prom-{cluster}", Key: "key"}}},
 	}
 	for _, cluster := range []string{"c1", "c2"} {
 		expanded, err := ForCluster(&spec, cluster)

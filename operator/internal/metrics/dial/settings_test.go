@@ -14,16 +14,16 @@ import (
 // another source. Another setting does not, and must not make queries start again: the likely time
 // to raise a limit is an outage.
 func TestIdentityOfASource(t *testing.T) {
-	no, resolution := false, int32(300)
+	no := false
 	changes := map[string]struct {
 		change func(s *v1alpha1.MetricsSourceSpec)
 		want   bool
 	}{
 		"URL":               {func(s *v1alpha1.MetricsSourceSpec) { s.URL = "https://b" }, true},
-		"Type":              {func(s *v1alpha1.MetricsSourceSpec) { s.Type = v1alpha1.SourceMimir }, true},
+		"Type":              {func(s *v1alpha1.MetricsSourceSpec) { s.Type = v1alpha1.SourceThanos }, true},
 		"Type, the default": {func(s *v1alpha1.MetricsSourceSpec) { s.Type = "" }, false},
 		"Tenant":            {func(s *v1alpha1.MetricsSourceSpec) { s.Tenant = "b" }, true},
-		"Topology":          {func(s *v1alpha1.MetricsSourceSpec) { s.Topology = perCluster("https://{cluster}") }, true},
+		"URLTemplate":       {func(s *v1alpha1.MetricsSourceSpec) { s.URL, s.URLTemplate = "", "https://{cluster}" }, true},
 		"ClusterMapping":    {func(s *v1alpha1.MetricsSourceSpec) { s.ClusterMapping.Label = "site" }, true},
 		"ClusterMapping, default": {func(s *v1alpha1.MetricsSourceSpec) {
 			s.ClusterMapping.Label, s.ClusterMapping.Match = "cluster", v1alpha1.MatchName
@@ -41,9 +41,6 @@ func TestIdentityOfASource(t *testing.T) {
 		}, false},
 		"Thanos": {func(s *v1alpha1.MetricsSourceSpec) {
 			s.Type, s.Thanos = v1alpha1.SourceThanos, &v1alpha1.ThanosOptions{Dedup: &no}
-		}, true},
-		"Thanos, resolution": {func(s *v1alpha1.MetricsSourceSpec) {
-			s.Type, s.Thanos = v1alpha1.SourceThanos, &v1alpha1.ThanosOptions{MaxSourceResolutionSeconds: &resolution}
 		}, true},
 		"Thanos, store match": {func(s *v1alpha1.MetricsSourceSpec) {
 			s.Type, s.Thanos = v1alpha1.SourceThanos, &v1alpha1.ThanosOptions{StoreMatch: []string{"{a=\"b\"}"}}
@@ -79,10 +76,6 @@ func TestIdentityOfASource(t *testing.T) {
 	if headers(false) != headers(true) {
 		t.Error("the order of headers makes another source")
 	}
-}
-
-func perCluster(template string) *v1alpha1.Topology {
-	return &v1alpha1.Topology{Type: v1alpha1.TopologyPerCluster, URLTemplate: template}
 }
 
 func basic(name string) *v1alpha1.Auth {

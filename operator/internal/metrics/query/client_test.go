@@ -92,7 +92,7 @@ func TestQueryFailures(t *testing.T) {
 		{"bad value", reply(200, vector(`{"metric":{},"value":[1,"x"]}`)), 1, ReasonBadResponse, "must be a number"},
 		{"short value", reply(200, vector(`{"metric":{},"value":[1]}`)), 1, ReasonBadResponse, ""},
 		{"too many series", reply(200, vector(strings.Repeat(`{"metric":{},"value":[1,"1"]},`, 100)+`{"metric":{},"value":[1,"1"]}`)), 1, ReasonTooLarge, "more than 100 series"},
-		{"too long", reply(200, strings.Repeat(" ", 2<<20)), 1, ReasonTooLarge, "maxResponseBytes"},
+		{"too long", reply(200, strings.Repeat(" ", 2<<20)), 1, ReasonTooLarge, "too many bytes"},
 		{"success with an error status", reply(500, vector()), 3, ReasonUnavailable, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -29,7 +29,7 @@ const (
 	ReasonUnauthorized Reason = "Unauthorized"     // status 401 or 403, or the credentials can't be obtained
 	ReasonBadTLS       Reason = "BadTLS"           // one side rejects the certificate of the other
 	ReasonBadResponse  Reason = "BadResponse"      // the response is not Prometheus JSON
-	ReasonTooLarge     Reason = "TooLarge"         // more than maxResponseBytes or maxSeries
+	ReasonTooLarge     Reason = "TooLarge"         // more bytes than the client accepts, or more than maxSeries
 	ReasonRedirected   Reason = "Redirected"       // the server redirects; redirects are not followed
 	ReasonForbidden    Reason = "ForbiddenAddress" // the host resolves to an address of the operator's machine or of cloud metadata
 	ReasonCanceled     Reason = "Canceled"         // the caller canceled the query

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	errTooLarge = errors.New("the response is larger than limits.maxResponseBytes")
+	errTooLarge = errors.New("the response has too many bytes: query fewer series or labels")
 	errEncoding = errors.New("the response has a Content-Encoding other than gzip, which was not requested: check the proxies before the source")
 )
 

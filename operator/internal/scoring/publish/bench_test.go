@@ -42,14 +42,14 @@ func newHub(b *testing.B) (context.Context, client.Client) {
 	cfg.QPS = -1
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
-	c := newCachedClient(b, ctx, cfg)
+	c := newCachedClient(ctx, b, cfg)
 	each(b, func(i int) error {
 		return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterName(i)}})
 	})
 	return ctx, c
 }
 
-func newCachedClient(b *testing.B, ctx context.Context, cfg *rest.Config) client.Client {
+func newCachedClient(ctx context.Context, b *testing.B, cfg *rest.Config) client.Client {
 	b.Helper()
 	s := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(s); err != nil {

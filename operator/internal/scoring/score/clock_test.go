@@ -6,7 +6,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// The clock is set back by an hour between two rounds. Holds, delays and rises last as long as
+// The clock is set back by an hour between two rounds. Holds and delays last as long as
 // without it, counted from the first round with the new time.
 
 func TestHoldEndsAfterTheClockWasSetBack(t *testing.T) {
@@ -35,18 +35,6 @@ func TestRefusalEndsAfterTheClockWasSetBack(t *testing.T) {
 	f.round(0, few)
 	f.expect(0, "40 Held")
 	f.round(300, few)
-	f.expect(0, "50 Scored")
-}
-
-func TestRiseEndsAfterTheClockWasSetBack(t *testing.T) {
-	s := linear("a", "0", "100")
-	s.Damping.RiseSeconds = 60
-	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
-	f.round(3600, v(40))
-	f.round(3630, v(50))
-	f.round(0, v(50))
-	f.expect(0, "40 Scored")
-	f.round(60, v(50))
 	f.expect(0, "50 Scored")
 }
 

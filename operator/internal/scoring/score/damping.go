@@ -7,39 +7,16 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/scoring/normalize"
 )
 
-// damp returns the points that apply now, given the current points and the new ones:
-//
-//  1. The new points enter an exponentially weighted mean. After one half-life, half of
-//     a step change has taken effect.
-//  2. A mean that is not better than the current points applies at once.
-//  3. A better mean applies after it has been better for the rise time. Then the lowest
-//     mean of that time applies.
-func (r *rule) damp(h *history, current, points float64, now Instant) float64 {
+// damp returns the points that apply now: an exponentially weighted mean that the new points enter.
+// After one half-life, half of a step change has taken effect.
+func (r *rule) damp(h *history, points float64, now Instant) float64 {
 	if !h.hasPoints || h.skipDamping {
-		h.mean, h.updated, h.risingSince, h.skipDamping = points, now, 0, false
+		h.mean, h.updated, h.skipDamping = points, now, false
 		return points
 	}
-	// Without rounding, the errors of binary fractions would begin a rise.
 	h.mean = normalize.Round(weightedMean(h.mean, points, now.sub(h.updated), r.halfLife))
 	h.updated = now
-	if h.mean <= current || r.rise == 0 {
-		h.risingSince = 0
-		return h.mean
-	}
-	if h.risingSince.IsZero() {
-		h.risingSince, h.risingMin = now, h.mean
-		return current
-	}
-	h.risingMin = min(h.risingMin, h.mean)
-	if now.sub(h.risingSince) < r.rise {
-		return current
-	}
-	risen := h.risingMin
-	h.risingSince = 0
-	if h.mean > risen {
-		h.risingSince, h.risingMin = now, h.mean
-	}
-	return risen
+	return h.mean
 }
 
 // deadband returns the deadband of the next value. After a change of the policy, it is 0: the

@@ -95,7 +95,7 @@ func (r *Result) shiftTimes(d time.Duration) {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		h := &c.history
-		shift(&c.Since, &c.SampleTime, &h.updated, &h.seen, &h.absentAt, &h.risingSince)
+		shift(&c.Since, &c.SampleTime, &h.updated, &h.seen, &h.absentAt)
 	}
 }
 
@@ -226,7 +226,7 @@ func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant
 	deadband := c.history.deadband(r.deadband)
 	c.history.hasMatched, c.history.absentAt = true, 0
 	c.Raw, c.Outcome, c.Since, c.SampleTime, c.HeldUntil = raw, OK, 0, sampleTime, 0
-	c.Points, _ = r.bounds.Clamp(r.damp(&c.history, c.Points, points, now))
+	c.Points, _ = r.bounds.Clamp(r.damp(&c.history, points, now))
 	c.history.hasPoints, c.history.seen, c.history.maybeSeen = true, sampleTime, false
 	if c.Points < r.minimum {
 		c.State, c.Value = Vetoed, Lowest
@@ -298,6 +298,9 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) (holdEnd Ins
 	return holdEnd
 }
 
+// fixedIfAbsent is the outcome of missing.absent that missing.then does not have.
+const fixedIfAbsent = v1alpha1.MissingOutcome(v1alpha1.AbsentFixed)
+
 // endHold applies the outcome of a missing value and resets the damping: points from
 // before the gap say nothing about the points after it.
 func (c *Cell) endHold(then v1alpha1.MissingOutcome, fixed int32) {
@@ -307,7 +310,7 @@ func (c *Cell) endHold(then v1alpha1.MissingOutcome, fixed int32) {
 	switch then {
 	case v1alpha1.MissingOmit:
 		c.State, c.Value, c.history.hasPublished = Omitted, 0, false
-	case v1alpha1.MissingFixed:
+	case fixedIfAbsent:
 		c.State, c.Value = Fixed, fixed
 	default:
 		c.State, c.Value = Worst, Lowest

@@ -24,8 +24,8 @@ func HoldProblem(spec *v1alpha1.ScoringPolicySpec, s *v1alpha1.ScoreSpec) string
 		age = cmp.Or(f.MaxAgeSeconds, defaultMaxAge)
 		next = fmt.Sprintf("a sample may be %d s old, and %s", age, next)
 	}
-	if hold := valueOr(s.Missing.HoldSeconds, defaultHold); hold == 0 || hold > period+age {
+	if hold := valueOr(s.Missing.KeepLastSeconds, defaultHold); hold == 0 || hold > period+age {
 		return ""
 	}
-	return fmt.Sprintf("must be more than %d, or 0 for no hold: %s. One failed query can end the hold", period+age, next)
+	return fmt.Sprintf("must be more than %d, or 0 to keep none: %s. One failed query can set the fleet to -100", period+age, next)
 }

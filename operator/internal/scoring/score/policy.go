@@ -46,7 +46,6 @@ type rule struct {
 	fixed     int32
 	halfLife  time.Duration
 	deadband  float64
-	rise      time.Duration
 }
 
 // hasVeto reports whether the score has a minimum.
@@ -94,12 +93,11 @@ func compileRule(s *v1alpha1.ScoreSpec) rule {
 		weight:   float64(valueOr(s.Weight, 1)),
 		minimum:  math.Inf(-1),
 		bounds:   rangeOf(s.Range),
-		hold:     seconds(valueOr(s.Missing.HoldSeconds, defaultHold)),
+		hold:     seconds(valueOr(s.Missing.KeepLastSeconds, defaultHold)),
 		then:     cmp.Or(s.Missing.Then, v1alpha1.MissingWorst),
 		fixed:    valueOr(s.Missing.FixedValue, Lowest),
 		halfLife: seconds(s.Damping.HalfLifeSeconds),
 		deadband: float64(s.Damping.Deadband),
-		rise:     seconds(s.Damping.RiseSeconds),
 	}
 	if s.NameFrom != nil {
 		r.weight = 0 // as the schema requires

@@ -89,14 +89,11 @@ type modelCell struct {
 	wasScored bool    // the published value comes from points
 	mean      float64
 	updated   float64
-	rising    []modelMean // since the value is better
 	// noSeries is the time of the last response without a series, if no later one says something
 	// else, and isKnown means that the present response says something about the cluster.
 	noSeries *float64
 	isKnown  bool
 }
-
-type modelMean struct{ at, mean float64 }
 
 // points converts the usable values of a score, by cluster.
 func (m *model) points(s *v1alpha1.ScoreSpec, values map[string]float64) map[string]float64 {
@@ -198,7 +195,7 @@ func (m *model) cell(s *v1alpha1.ScoreSpec, cluster string) *modelCell {
 }
 
 func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, outcome Outcome, now float64) {
-	hold := float64(*s.Missing.HoldSeconds)
+	hold := float64(*s.Missing.KeepLastSeconds)
 	delayed := false
 	if since := m.refusedSince; outcome == OK && since != nil && now < *since+hold {
 		delayed = !c.hasValue || c.last < *since && now < c.last+hold
@@ -227,7 +224,7 @@ func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, outc
 		if c.points < 0 {
 			rounded = -rounded
 		}
-		if !c.wasScored || rounded <= low || math.Abs(c.points-float64(c.published)) >= float64(s.Damping.Deadband) {
+		if !c.wasScored || rounded <= low || math.Abs(c.points-float64(c.published)) >= float64(s.Damping.Deadband)-1e-8 {
 			c.published = rounded
 		}
 		c.state, c.wasScored = Scored, true
@@ -242,7 +239,7 @@ func (c *modelCell) miss(s *v1alpha1.ScoreSpec, now, hold float64) {
 		}
 		return
 	}
-	c.hasValue, c.wasScored, c.rising = false, false, nil
+	c.hasValue, c.wasScored = false, false
 	then := s.Missing.Then
 	// The absent series was seen in this round, or less than the hold ago.
 	if s.Missing.Absent != v1alpha1.AbsentMissing && c.noSeries != nil && (c.isKnown || now < *c.noSeries+hold) {
@@ -252,7 +249,7 @@ func (c *modelCell) miss(s *v1alpha1.ScoreSpec, now, hold float64) {
 	case !c.isKnown && c.state == Omitted: // nothing is known about the cluster
 	case then == v1alpha1.MissingOmit:
 		c.state, c.published = Omitted, 0
-	case then == v1alpha1.MissingFixed:
+	case then == fixedIfAbsent:
 		c.state, c.published = Fixed, int(*s.Missing.FixedValue)
 	default:
 		c.state, c.published = Worst, -100
@@ -261,7 +258,7 @@ func (c *modelCell) miss(s *v1alpha1.ScoreSpec, now, hold float64) {
 
 func (c *modelCell) damp(s *v1alpha1.ScoreSpec, points, now float64) {
 	if !c.hasValue {
-		c.points, c.mean, c.updated, c.rising = points, points, now, nil
+		c.points, c.mean, c.updated = points, points, now
 		return
 	}
 	if half := float64(s.Damping.HalfLifeSeconds); half > 0 {
@@ -270,15 +267,7 @@ func (c *modelCell) damp(s *v1alpha1.ScoreSpec, points, now float64) {
 		c.mean = points
 	}
 	c.updated = now
-	if c.mean <= c.points+1e-8 || s.Damping.RiseSeconds == 0 {
-		c.points, c.rising = c.mean, nil
-		return
-	}
-	c.rising = append(c.rising, modelMean{now, c.mean})
-	if now-c.rising[0].at >= float64(s.Damping.RiseSeconds) {
-		c.points = slices.MinFunc(c.rising, func(a, b modelMean) int { return int(math.Copysign(1, a.mean-b.mean)) }).mean
-		c.rising = slices.DeleteFunc(c.rising, func(r modelMean) bool { return r.at < now || r.mean <= c.points+1e-8 })
-	}
+	c.points = c.mean
 }
 
 // total returns the total of a cluster. isPublished means that there is one now.
@@ -407,14 +396,13 @@ func randomSpec(random *rand.Rand) *v1alpha1.ScoringPolicySpec {
 		if random.IntN(3) == 0 {
 			s.Minimum = ptr(int32(random.IntN(120) - 40))
 		}
-		s.Missing.HoldSeconds = ptr([]int32{0, 60, 300, 86400}[random.IntN(4)])
-		s.Missing.Then = []v1alpha1.MissingOutcome{v1alpha1.MissingWorst, v1alpha1.MissingOmit, v1alpha1.MissingFixed}[random.IntN(3)]
+		s.Missing.KeepLastSeconds = ptr([]int32{0, 60, 300, 86400}[random.IntN(4)])
+		s.Missing.Then = []v1alpha1.MissingOutcome{v1alpha1.MissingWorst, v1alpha1.MissingOmit}[random.IntN(2)]
 		s.Missing.Absent = []v1alpha1.AbsentOutcome{v1alpha1.AbsentMissing, v1alpha1.AbsentMissing, "Worst", "Omit", "Fixed"}[random.IntN(5)]
-		if s.Missing.Then == v1alpha1.MissingFixed || s.Missing.Absent == "Fixed" {
+		if s.Missing.Absent == v1alpha1.AbsentFixed {
 			s.Missing.FixedValue = ptr(int32(random.IntN(101)))
 		}
 		s.Damping.HalfLifeSeconds = []int32{0, 0, 60, 3600}[random.IntN(4)]
-		s.Damping.RiseSeconds = []int32{0, 0, 60, 600}[random.IntN(4)]
 		s.Damping.Deadband = []int32{0, 0, 0, 7}[random.IntN(4)]
 		spec.Scores = append(spec.Scores, s)
 	}

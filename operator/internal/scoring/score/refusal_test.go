@@ -136,7 +136,7 @@ func TestNextHoldEndOfAnAbsentScore(t *testing.T) {
 
 func TestNextHoldEnd(t *testing.T) {
 	a, b, c := linear("a", "0", "10"), linear("b", "0", "10"), linear("c", "0", "10")
-	b.Missing.HoldSeconds, c.Missing.HoldSeconds = ptr(int32(100)), ptr(int32(200))
+	b.Missing.KeepLastSeconds, c.Missing.KeepLastSeconds = ptr(int32(100)), ptr(int32(200))
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b, c}}, "c1", "c2")
 	if end, ok := f.round(0, v(1, 2), v(1, 2), v(1, 2)).NextHoldEnd(); ok {
 		t.Errorf("hold end %v without a hold", end)

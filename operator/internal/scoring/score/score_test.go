@@ -142,7 +142,7 @@ func TestMissingOutcomes(t *testing.T) {
 	}{
 		{"worst", v1alpha1.Missing{}, Absent, []string{"-100 Worst", "-100 Worst"}},
 		{"omit", v1alpha1.Missing{Then: v1alpha1.MissingOmit}, Duplicate, []string{"0 Omitted", "0 Omitted"}},
-		{"fixed", v1alpha1.Missing{Then: v1alpha1.MissingFixed, FixedValue: ptr(int32(7))}, Infinite, []string{"7 Fixed", "7 Scored"}},
+		{"fixed", v1alpha1.Missing{Absent: v1alpha1.AbsentFixed, FixedValue: ptr(int32(7))}, Absent, []string{"7 Fixed", "7 Scored"}},
 		{"never published and the query fails", v1alpha1.Missing{}, Failed, []string{"0 Omitted", "0 Omitted"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestVeto(t *testing.T) {
 // TestMissingVetoFailsClosed: a score of weight 0 with a minimum decides whether a cluster
 // may be used. If it is missing, the total must not look as if the cluster passed.
 func TestMissingVetoFailsClosed(t *testing.T) {
-	omit, fixed := v1alpha1.Missing{Then: v1alpha1.MissingOmit}, v1alpha1.MissingFixed
+	omit, fixed := v1alpha1.Missing{Then: v1alpha1.MissingOmit}, v1alpha1.AbsentFixed
 	for _, tc := range []struct {
 		name     string
 		missing  v1alpha1.Missing
@@ -186,8 +186,8 @@ func TestMissingVetoFailsClosed(t *testing.T) {
 		{"omitted", omit, Absent, true, 300, []string{"0 Omitted", "100 Scored", "-100 Worst"}},
 		{"omitted, and the query fails", omit, Failed, true, 300, []string{"0 Omitted", "100 Scored", "-100 Worst"}},
 		{"nothing known", v1alpha1.Missing{}, Failed, false, 0, []string{"0 Omitted", "100 Scored", "0 Omitted"}},
-		{"fixed below the minimum", v1alpha1.Missing{Then: fixed, FixedValue: ptr(int32(0))}, Absent, false, 0, []string{"0 Fixed", "100 Scored", "-100 Vetoed"}},
-		{"fixed above the minimum", v1alpha1.Missing{Then: fixed, FixedValue: ptr(int32(30))}, Absent, false, 0, []string{"30 Fixed", "100 Scored", "100 Scored"}},
+		{"fixed below the minimum", v1alpha1.Missing{Absent: fixed, FixedValue: ptr(int32(0))}, Absent, false, 0, []string{"0 Fixed", "100 Scored", "-100 Vetoed"}},
+		{"fixed above the minimum", v1alpha1.Missing{Absent: fixed, FixedValue: ptr(int32(30))}, Absent, false, 0, []string{"30 Fixed", "100 Scored", "100 Scored"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, b := linear("a", "0", "10"), linear("b", "0", "10")
@@ -213,22 +213,6 @@ func TestHalfLife(t *testing.T) {
 	f.expect(0, "75 Scored")
 	f.round(120, v(0))
 	f.expect(0, "19 Scored")
-}
-
-func TestRise(t *testing.T) {
-	s := linear("a", "0", "100")
-	s.Damping.RiseSeconds = 60
-	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
-	f.round(0, v(50))
-	f.round(30, v(90))
-	f.expect(0, "50 Scored")
-	f.round(60, v(40))
-	f.expect(0, "40 Scored")
-	f.round(90, v(90))
-	f.round(120, v(70))
-	f.expect(0, "40 Scored")
-	f.round(150, v(80))
-	f.expect(0, "70 Scored")
 }
 
 func TestDeadband(t *testing.T) {

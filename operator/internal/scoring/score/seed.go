@@ -51,7 +51,7 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 // accepts, or 0 if the published score is not the outcome of missing.absent.
 func (r *rule) absentTime(s SeedScore) Instant {
 	switch {
-	case r.absent == v1alpha1.MissingWorst && s.State == Worst, r.absent == v1alpha1.MissingFixed && s.State == Fixed:
+	case r.absent == v1alpha1.MissingWorst && s.State == Worst, r.absent == fixedIfAbsent && s.State == Fixed:
 	default:
 		return 0
 	}

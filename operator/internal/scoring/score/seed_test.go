@@ -67,14 +67,14 @@ func TestSeedStates(t *testing.T) {
 		{Held, 40, v1alpha1.MissingWorst, "40 Held"},
 		{Vetoed, -100, v1alpha1.MissingOmit, "-100 Vetoed"},
 		{Worst, -100, v1alpha1.MissingWorst, "-100 Worst"},
-		{Fixed, 7, v1alpha1.MissingFixed, "7 Fixed"},
+		{Fixed, 7, v1alpha1.MissingWorst, "7 Fixed"},
 		{Omitted, 0, v1alpha1.MissingWorst, "0 Omitted"},
 	} {
 		t.Run(fmt.Sprint(tc.state), func(t *testing.T) {
 			s := linear("a", "0", "10")
 			s.Minimum, s.Missing = ptr(int32(30)), v1alpha1.Missing{Then: tc.then}
-			if tc.then == v1alpha1.MissingFixed {
-				s.Missing.FixedValue = ptr(int32(7))
+			if tc.state == Fixed {
+				s.Missing.Absent, s.Missing.FixedValue = v1alpha1.AbsentFixed, ptr(int32(7))
 			}
 			f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")
 			f.last = FromSeeds(f.policy, []Seed{{Cluster: "c", Scores: map[string]SeedScore{"a": {Value: tc.value, State: tc.state, SampleTime: t0}}}}, t0)
@@ -122,7 +122,7 @@ func TestMatchedQueryOfAnOmittedScore(t *testing.T) {
 // series fails. The series was missing since the time that the object has, if it has one.
 func TestSeedsContinueTheHoldOfAbsent(t *testing.T) {
 	fixed := v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
-	worst := v1alpha1.Missing{Absent: "Worst", Then: v1alpha1.MissingFixed, FixedValue: ptr(int32(50))}
+	worst := v1alpha1.Missing{Absent: "Worst", Then: v1alpha1.MissingOmit}
 	for _, tc := range []struct {
 		name          string
 		missing       v1alpha1.Missing
@@ -132,7 +132,7 @@ func TestSeedsContinueTheHoldOfAbsent(t *testing.T) {
 		{"no series when the object was written", fixed, SeedScore{Value: 50, State: Fixed, SampleTime: t0}, "50 Fixed", "-100 Worst"},
 		{"the query failed before", fixed, SeedScore{Value: 50, State: Fixed, SampleTime: t0, MissingSince: t0}, "50 Fixed", "-100 Worst"},
 		{"the hold has ended", fixed, SeedScore{Value: -100, State: Worst, SampleTime: t0, MissingSince: t0}, "-100 Worst", "-100 Worst"},
-		{"absent: Worst", worst, SeedScore{Value: -100, State: Worst, SampleTime: t0}, "-100 Worst", "50 Fixed"},
+		{"absent: Worst", worst, SeedScore{Value: -100, State: Worst, SampleTime: t0}, "-100 Worst", "0 Omitted"},
 		{"the clock was set back", fixed, SeedScore{Value: 50, State: Fixed, SampleTime: at(3600)}, "50 Fixed", "-100 Worst"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

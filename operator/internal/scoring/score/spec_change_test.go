@@ -8,30 +8,12 @@ import (
 
 func TestSkipDampingAppliesTheNextValueAtOnce(t *testing.T) {
 	s := linear("a", "0", "100")
-	s.Damping.RiseSeconds = 600
+	s.Damping.HalfLifeSeconds = 600
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
 	f.round(0, v(10))
 	f.last = f.last.SkipDamping()
 	f.round(30, v(90))
 	f.expect(0, "90 Scored")
-}
-
-// TestRiseOfTheOldPolicyEnds: after a change of the policy, a better value waits for the whole rise time.
-func TestRiseOfTheOldPolicyEnds(t *testing.T) {
-	s := linear("a", "0", "100")
-	s.Damping.RiseSeconds = 60
-	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a")
-	f.round(0, v(10))
-	before := f.round(30, v(90))
-	f.last = f.last.SkipDamping()
-	if before.Row(0)[0].history.skipDamping {
-		t.Error("the result of the round has changed")
-	}
-	f.round(60, v(20))
-	f.round(90, v(80))
-	f.expect(0, "20 Scored")
-	f.round(150, v(80))
-	f.expect(0, "80 Scored")
 }
 
 // TestScoresFollowTheirNames: the policy replaces the first of two scores, and adds one in front. The

@@ -136,11 +136,11 @@ func TestOptionalScoreThatIsMissing(t *testing.T) {
 	}
 }
 
-// TestTotalExpressionReadsTheFixedValue: the fixed value of a missing score is the one in the expression.
+// TestTotalExpressionReadsTheFixedValue: the fixed value of an absent score is the one in the expression.
 func TestTotalExpressionReadsTheFixedValue(t *testing.T) {
 	a := linear("a", "0", "10")
-	a.Missing = v1alpha1.Missing{Then: v1alpha1.MissingFixed, FixedValue: ptr(int32(7))}
+	a.Missing = v1alpha1.Missing{Absent: v1alpha1.AbsentFixed, FixedValue: ptr(int32(7))}
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a}, Total: &v1alpha1.TotalSpec{Expression: "scores.a * 2.0"}}, "c")
-	f.round(0, missing(NaN, 1))
+	f.round(0, missing(Absent, 1))
 	f.expect(0, "7 Fixed", "14 Scored")
 }

@@ -50,7 +50,7 @@ func TestTotalHasTheOutcomeAndTimesOfItsWorstPart(t *testing.T) {
 			a, b, other := linear("a", "0", "10"), linear("b", "0", "10"), linear("other", "0", "10")
 			a.Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
 			b.Missing = a.Missing
-			b.Missing.HoldSeconds, other.Weight = ptr(int32(100)), ptr(int32(0))
+			b.Missing.KeepLastSeconds, other.Weight = ptr(int32(100)), ptr(int32(0))
 			f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b, other}, Total: &v1alpha1.TotalSpec{}}, "c")
 			for i, at := range []int{0, 210, 240} {
 				f.round(at, []Input{{5, tc.a[i]}}, []Input{{5, tc.b[i]}}, missing(NaN, 1))

@@ -134,11 +134,6 @@ type history struct {
 	absentAt Instant
 	// mean is the exponentially weighted mean of the points.
 	mean float64
-	// risingSince is the time from which the mean is above Points. It is zero if the
-	// mean is not above.
-	risingSince Instant
-	// risingMin is the lowest mean since risingSince.
-	risingMin float64
 }
 
 // Result is the outcome of a round, and the starting point of the next one.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
+	"k8s.io/klog/v2" //nolint:depguard // drops its lines
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
