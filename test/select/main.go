@@ -2,6 +2,10 @@
 // tests that someone may forget to extend.
 //
 //	go run ./test/select tagged TAG PATTERN...   arguments of go test: the tests that the build tag TAG adds, and their packages
+//	go run ./test/select concurrent PATTERN...   packages with tests that need the race detector
+//	go run ./test/select sequential PATTERN...   all other packages with tests
+//	go run ./test/select changed BRANCH          packages that changed since HEAD left the branch
+//	go run ./test/select affected BRANCH         these, and those that import them
 //	go run ./test/select quarter N               regexp for -run: the end-to-end tests of quarter N, from 1 to 4
 package main
 
@@ -31,6 +35,19 @@ func run(args []string) (string, error) {
 			return "", err
 		}
 		return found.arguments(), nil
+	case len(args) >= 2 && (args[0] == "concurrent" || args[0] == "sequential"):
+		concurrent, sequential, err := divide(".", args[1:]...)
+		if args[0] == "sequential" {
+			return strings.Join(sequential, " "), err
+		}
+		return strings.Join(concurrent, " "), err
+	case len(args) == 2 && (args[0] == "changed" || args[0] == "affected"):
+		dir, err := os.Getwd()
+		if err != nil {
+			return "", err
+		}
+		packages, err := changedPackages(dir, args[1], args[0] == "affected")
+		return strings.Join(packages, " "), err
 	case len(args) == 2 && args[0] == "quarter":
 		n, err := strconv.Atoi(args[1])
 		if err != nil || n < 1 || n > len(quarters) {
@@ -38,7 +55,7 @@ func run(args []string) (string, error) {
 		}
 		return quarters[n-1].pattern(), nil
 	}
-	return "", errors.New("usage: select tagged TAG PATTERN... | select quarter N")
+	return "", errors.New("usage: select tagged TAG PATTERN... | concurrent PATTERN... | sequential PATTERN... | changed BRANCH | affected BRANCH | quarter N")
 }
 
 // alternatives returns a regexp that matches exactly the names.

@@ -19,11 +19,11 @@ func allEndToEndTests(t *testing.T) []string {
 	if _, err := os.ReadDir("../e2e"); err != nil {
 		t.Fatal(err)
 	}
-	listed, err := listTestFiles("../..", "e2e,long", []string{"./test/e2e"})
+	listed, err := listPackages("../..", "e2e,long", []string{"./test/e2e"})
 	if err != nil || len(listed) != 1 {
 		t.Fatal(listed, err)
 	}
-	tests, err := testsIn(listed[0].files())
+	tests, err := testsIn(listed[0].testFiles())
 	if err != nil {
 		t.Fatal(err)
 	}
