@@ -65,7 +65,7 @@ test-unit: ## Run unit tests, with the race detector except for most scripts of 
 	$(RACETEST) -skip '^TestScripts$$' ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/select/...
 	$(RACETEST) -run '^TestScripts$$/^(explain_|preview)' ./operator/internal/cli
 	$(GO) test -run '^TestScripts$$' ./operator/internal/cli
-	$(GO) test ./operator/internal/query ./test/look/... ./test/mutants/...
+	$(GO) test ./operator/internal/metrics/query ./test/look/... ./test/mutants/...
 
 # A world uses one core, so that it repeats exactly: two processes share the seeds.
 WORLDS := ./operator/internal/world/driver
@@ -91,10 +91,10 @@ test-rules: ## Check and unit-test recording rules and alerts with promtool
 mutants: ## Change each rule in one place at a time: a unit test must fail (FILE=, RUN= and TESTS= select rule files, rules and test files by regexp)
 	$(GO) run ./test/mutants $(if $(FILE),-file '$(FILE)') $(if $(RUN),-run '$(RUN)') $(if $(TESTS),-tests '$(TESTS)')
 
-ADMISSION := operator/internal/gate,operator/internal/ledger,operator/internal/waitqueue,operator/internal/controller/workload
+ADMISSION := operator/internal/admission/gate,operator/internal/admission/ledger,operator/internal/admission/waitqueue,operator/internal/controller/workload
 mutants-go: ## Change the admission in 100 places, one at a time: a unit test or a world must fail, except for five (N=number, SEED=number; takes an hour)
 	$(GO) run ./test/mutants/gocode $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) -timeout 6m -packages $(ADMISSION) \
-	  -tests './operator/internal/gate ./operator/internal/ledger ./operator/internal/waitqueue ./operator/internal/controller/workload' \
+	  -tests './operator/internal/admission/gate ./operator/internal/admission/ledger ./operator/internal/admission/waitqueue ./operator/internal/controller/workload' \
 	  -then '$(GO) test $(WORLDS) -run "RandomWorlds|NamedWorlds|KnownFailures|Scenarios" -seeds 12 -first 1795750022000'
 
 test-integration: ## Run the tests with the tag integration, against a real kube-apiserver, Prometheus and promtool, with the race detector

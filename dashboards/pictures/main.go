@@ -18,7 +18,7 @@ import (
 // the repository.
 var demoSources = []string{
 	"config/samples/hub/policy.yaml", "config/samples/hub/gate.yaml", "test/demo/embedded.go", "test/demo/table.go", "test/demo/text.go",
-	"operator/internal/gate/message.go", "operator/internal/explain/summary.go", "operator/internal/explain/clusters.go", "dashboards/pictures/terminal.go",
+	"operator/internal/admission/gate/message.go", "operator/internal/admission/explain/summary.go", "operator/internal/admission/explain/clusters.go", "dashboards/pictures/terminal.go",
 }
 
 func main() {

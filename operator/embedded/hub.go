@@ -10,14 +10,14 @@ import (
 	"github.com/go-logr/logr"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/clustermap"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/querycache"
-	"plimsoll.dev/plimsoll/operator/internal/registry"
-	"plimsoll.dev/plimsoll/operator/internal/round"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 // clusterLabel is the label of the series with the cluster's name.

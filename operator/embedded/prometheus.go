@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"golang.org/x/sync/errgroup"
 
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promengine"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 const (

@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promengine"
 )
 
 // BenchmarkRules measures one evaluation of all recording rules of a worker, for workers of

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/format"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 )
 
 const (

@@ -19,9 +19,9 @@ import (
 	"github.com/onsi/gomega"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"plimsoll.dev/plimsoll/operator/internal/clustermap"
-	"plimsoll.dev/plimsoll/operator/internal/round"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 var programs = map[string]string{}

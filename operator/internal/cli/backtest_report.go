@@ -13,7 +13,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/format"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 // backtestReport is the output of backtest. Shares are 0..1 of all rounds.

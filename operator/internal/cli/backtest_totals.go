@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"plimsoll.dev/plimsoll/operator/internal/round"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 const (

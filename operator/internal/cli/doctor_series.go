@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/clustermap"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // neededSeries are the recorded series without which a cluster is never chosen.

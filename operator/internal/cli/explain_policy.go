@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/explain"
+	"plimsoll.dev/plimsoll/operator/internal/admission/explain"
 	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"sigs.k8s.io/yaml"
 
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promengine"
 )
 
 // fakePrometheus serves the series of a file in the notation of promqltest. They start one

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // warnIncomplete writes a warning for each reason why the result of a query lacks data. what are

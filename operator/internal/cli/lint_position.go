@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"plimsoll.dev/plimsoll/operator/internal/promql"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 )
 
 // find returns the value at a path such as spec.scores[0].query, or nil if there is none.

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/profile"
-	"plimsoll.dev/plimsoll/operator/internal/promql"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
 )
 
 // fileQuery is one valid query of the files and where it stands.

@@ -8,15 +8,15 @@ import (
 	"strings"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/dial"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/profile"
-	"plimsoll.dev/plimsoll/operator/internal/promql"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/querylint"
-	"plimsoll.dev/plimsoll/operator/internal/reclaim"
-	"plimsoll.dev/plimsoll/operator/internal/score"
-	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/dial"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/querylint"
+	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
+	"plimsoll.dev/plimsoll/operator/internal/policies/reclaim"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"plimsoll.dev/plimsoll/operator/internal/promql"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 )
 
 // Rules of lint that need a server.

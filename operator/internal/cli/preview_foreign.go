@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/clustermap"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 )
 
 // responseRecorder is a Querier that keeps the samples of the last response to each query.

@@ -11,8 +11,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/capacity"
 	"plimsoll.dev/plimsoll/operator/internal/format"
+	"plimsoll.dev/plimsoll/operator/internal/policies/capacity"
 )
 
 // quotaRow is one quota of a CapacityPolicy.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"plimsoll.dev/plimsoll/operator/internal/explain"
+	"plimsoll.dev/plimsoll/operator/internal/admission/explain"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/format"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // Queries of top, over the shipped recording rules. %s is the cluster label. Devices of different

@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
-	exprs "plimsoll.dev/plimsoll/operator/internal/promql"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promengine"
+	exprs "plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // testSeries holds the series of a test and Prometheus's engine.

@@ -18,6 +18,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/controller/admissioncheck"
 	"plimsoll.dev/plimsoll/operator/internal/controller/capacitypolicy"
 	"plimsoll.dev/plimsoll/operator/internal/controller/jobprofile"
@@ -27,11 +30,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/scoringpolicy"
 	"plimsoll.dev/plimsoll/operator/internal/controller/trial"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/profile"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
 )
 
 // Options of the controllers.

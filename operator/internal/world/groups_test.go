@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 )
 
 // group returns a world with a group of two pods that runs on cluster1.

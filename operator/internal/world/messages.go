@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 )
 
 // statement is a part of the message of a job that waits, and its truth. isTrue has the parts in

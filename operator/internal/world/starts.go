@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 )
 
 // checkStart reports a job that waits although a cluster is free for it.

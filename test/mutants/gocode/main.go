@@ -13,8 +13,8 @@
 // mutants survive or an entry of equivalents.go selects no mutant, and 2 if the mutants could not be
 // tested.
 //
-//	go run ./test/mutants/gocode -n 20 -seed 1 -packages operator/internal/gate,operator/internal/ledger \
-//	  -tests './operator/internal/gate ./operator/internal/ledger ./operator/internal/waitqueue' \
+//	go run ./test/mutants/gocode -n 20 -seed 1 -packages operator/internal/admission/gate,operator/internal/admission/ledger \
+//	  -tests './operator/internal/admission/gate ./operator/internal/admission/ledger ./operator/internal/admission/waitqueue' \
 //	  -tests ./operator/internal/controller/workload
 package main
 

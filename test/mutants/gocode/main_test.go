@@ -84,7 +84,7 @@ func TestEquivalents(t *testing.T) {
 	entries := []equivalent{
 		{s.name(), "IsAdult", ">= -> > in age >= 18", "The test does not try the age 18."},
 		{s.name(), "IsAdult", ">= -> > in age >= 21", "The age was 21 in an earlier version."},
-		{"operator/internal/gate", "IsAdult", ">= -> > in age >= 21", "It is another package."},
+		{"operator/internal/admission/gate", "IsAdult", ">= -> > in age >= 21", "It is another package."},
 	}
 	var found report
 	for _, m := range found.withoutEquivalents(s, entries) {

@@ -20,11 +20,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/condition"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
+	"plimsoll.dev/plimsoll/operator/internal/controller/logging"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/logging"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

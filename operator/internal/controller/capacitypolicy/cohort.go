@@ -12,9 +12,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/capacity"
-	"plimsoll.dev/plimsoll/operator/internal/condition"
+	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
+	"plimsoll.dev/plimsoll/operator/internal/policies/capacity"
 )
 
 // fieldOwner is the field manager of the Cohorts.

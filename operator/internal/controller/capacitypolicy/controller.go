@@ -22,11 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/capacity"
+	"plimsoll.dev/plimsoll/operator/internal/controller/logging"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
-	"plimsoll.dev/plimsoll/operator/internal/logging"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/policies/capacity"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

@@ -25,12 +25,12 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/controller/logging"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
-	"plimsoll.dev/plimsoll/operator/internal/jobusage"
-	"plimsoll.dev/plimsoll/operator/internal/logging"
-	"plimsoll.dev/plimsoll/operator/internal/profile"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/policies/jobusage"
+	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

@@ -11,8 +11,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
 )
 
 // finishedRun is what the queries and the profile need to know about a finished Workload.

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
-	"plimsoll.dev/plimsoll/operator/internal/jobusage"
-	"plimsoll.dev/plimsoll/operator/internal/profile"
+	"plimsoll.dev/plimsoll/operator/internal/policies/jobusage"
+	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/condition"
-	"plimsoll.dev/plimsoll/operator/internal/dial"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/dial"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // observation is the result of one check of a source.

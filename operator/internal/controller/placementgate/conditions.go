@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/condition"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
 )
 
 // conditionDecision is the decision on one condition of a gate.

@@ -23,12 +23,12 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/membership"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/controller/logging"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
-	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/logging"
-	"plimsoll.dev/plimsoll/operator/internal/membership"
-	"plimsoll.dev/plimsoll/operator/internal/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

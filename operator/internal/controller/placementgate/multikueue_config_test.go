@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/membership"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/membership"
 )
 
 func TestDecideConfigured(t *testing.T) {

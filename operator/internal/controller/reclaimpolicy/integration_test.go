@@ -23,9 +23,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/controller/reclaimpolicy"
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/test/crds"
 )
 

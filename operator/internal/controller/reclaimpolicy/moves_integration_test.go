@@ -14,12 +14,12 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/order"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/order"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // A real API server accepts what the controller writes about moves: the status in mode Shadow, and the

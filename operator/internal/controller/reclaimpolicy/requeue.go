@@ -15,10 +15,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/condition"
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/rebalance"
-	"plimsoll.dev/plimsoll/operator/internal/reclaim"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
+	"plimsoll.dev/plimsoll/operator/internal/policies/rebalance"
+	"plimsoll.dev/plimsoll/operator/internal/policies/reclaim"
 )
 
 // fieldOwner is the field manager of the gate, whose controller activates the workload again.

@@ -7,7 +7,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 func TestChangesClusters(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/condition"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 func TestDecideConditions(t *testing.T) {

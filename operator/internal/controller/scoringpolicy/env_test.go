@@ -40,7 +40,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/controller/metricssource"
 	"plimsoll.dev/plimsoll/operator/internal/controller/scoringpolicy"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 const operatorNamespace = "plimsoll-system"

@@ -10,9 +10,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"plimsoll.dev/plimsoll/operator/internal/promql"
-	"plimsoll.dev/plimsoll/operator/internal/round"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 // Paths of the explanations on the metrics server. The name of the policy or cluster

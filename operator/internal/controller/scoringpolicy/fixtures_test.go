@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/clustermap"
-	"plimsoll.dev/plimsoll/operator/internal/publish"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/round"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/publish"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

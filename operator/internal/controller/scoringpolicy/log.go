@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/publish"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/publish"
 )
 
 // logRound logs one line per round: at the info level if the round changed anything, and

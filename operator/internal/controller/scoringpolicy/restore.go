@@ -11,8 +11,8 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/round"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 // restore returns the result of the last round of this process, and sets in.contributions.

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/condition"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // TestChangedQueryStartsAgainAfterARestart: published scores count as matches of the query that

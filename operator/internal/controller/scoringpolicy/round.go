@@ -10,12 +10,12 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
-	"plimsoll.dev/plimsoll/operator/internal/publish"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/round"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/publish"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

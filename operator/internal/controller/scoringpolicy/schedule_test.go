@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 // settingsWarnings returns warnings about settings that probably have an unwanted effect.

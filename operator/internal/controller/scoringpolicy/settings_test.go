@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 // The samples of a cluster are usually 25 s old: the exporter, the scrape and the rules have a

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // sharedQueries sends a query once if several policies of a source evaluate it at the same

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // countingSource counts its queries by expression and responds after release is closed.

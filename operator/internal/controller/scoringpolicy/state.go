@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/publish"
-	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/publish"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 )
 
 // policyState is the state of a policy that one process keeps between rounds.

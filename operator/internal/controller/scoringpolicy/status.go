@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/condition"
-	"plimsoll.dev/plimsoll/operator/internal/promql"
-	"plimsoll.dev/plimsoll/operator/internal/round"
+	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 )
 
 // maxEventMessage keeps event messages below the API's limit of 1024 bytes.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 // maxListed is the number of clusters that a message lists by name.

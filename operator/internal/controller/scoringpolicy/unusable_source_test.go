@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/score"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
 // TestUnusableSourceKeepsMatchedQueries: a source with another cluster label can't be used for a

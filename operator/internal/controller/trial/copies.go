@@ -16,7 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/trial"
+	"plimsoll.dev/plimsoll/operator/internal/policies/trial"
 )
 
 // checkOwner owns the entries of the operator's checks.

@@ -12,11 +12,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/profile"
-	"plimsoll.dev/plimsoll/operator/internal/shape"
-	"plimsoll.dev/plimsoll/operator/internal/trial"
+	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
+	"plimsoll.dev/plimsoll/operator/internal/policies/trial"
 )
 
 // trialRun is what one reconciliation knows of a trial.

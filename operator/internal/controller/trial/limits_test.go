@@ -14,8 +14,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/policies/trial"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
-	"plimsoll.dev/plimsoll/operator/internal/trial"
 )
 
 // look reconciles once.

@@ -14,9 +14,9 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
-	"plimsoll.dev/plimsoll/operator/internal/jobusage"
-	"plimsoll.dev/plimsoll/operator/internal/profile"
-	"plimsoll.dev/plimsoll/operator/internal/trial"
+	"plimsoll.dev/plimsoll/operator/internal/policies/jobusage"
+	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
+	"plimsoll.dev/plimsoll/operator/internal/policies/trial"
 )
 
 // measureCopies measures the copies that ended, adds the results to the profile, and deletes the

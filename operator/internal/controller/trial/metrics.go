@@ -3,7 +3,7 @@ package trial
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"plimsoll.dev/plimsoll/operator/internal/trial"
+	"plimsoll.dev/plimsoll/operator/internal/policies/trial"
 )
 
 type metrics struct{ trials *prometheus.CounterVec }

@@ -29,15 +29,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
+	"plimsoll.dev/plimsoll/operator/internal/controller/logging"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
-	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/logging"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/querycache"
-	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
-	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // Options of the controller.

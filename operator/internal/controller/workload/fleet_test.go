@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // clusterMetrics are the device metrics of one cluster.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

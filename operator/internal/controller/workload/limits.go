@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
 // limits are the inputs of the gate's decision that differ between workloads and that neither the

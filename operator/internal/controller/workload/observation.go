@@ -10,16 +10,16 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/order"
-	"plimsoll.dev/plimsoll/operator/internal/querycache"
-	"plimsoll.dev/plimsoll/operator/internal/registry"
-	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/order"
+	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
-	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
 )
 
 // observation is everything that one reconciliation knows of a workload. observe fills it,

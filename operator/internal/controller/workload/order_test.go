@@ -12,10 +12,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/order"
-	"plimsoll.dev/plimsoll/operator/internal/querycache"
-	"plimsoll.dev/plimsoll/operator/internal/waitqueue"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/order"
+	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
 // A workload that has room does not pass one that ranks before and waits for the same devices.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

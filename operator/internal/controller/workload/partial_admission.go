@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/shape"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
 // A job with kueue.x-k8s.io/job-min-parallelism may request any number of pods and run with one. Kueue

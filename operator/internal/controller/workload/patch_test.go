@@ -18,8 +18,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
 // pendingWrite writes a Pending check with a message.

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/gate"
-	"plimsoll.dev/plimsoll/operator/internal/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

@@ -27,12 +27,12 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/controller/admissioncheck"
 	"plimsoll.dev/plimsoll/operator/internal/controller/placementgate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
-	"plimsoll.dev/plimsoll/operator/internal/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/query"
-	"plimsoll.dev/plimsoll/operator/internal/registry"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/test/crds"
 )
 

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 )
 
 func TestYieldsOnlyToPendingWorkloadOfCohort(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 

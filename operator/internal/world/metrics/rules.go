@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/promql"
 
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promengine"
 )
 
 // Rules are recording rules in the order in which they are evaluated.

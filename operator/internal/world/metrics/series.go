@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
 
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promengine"
 )
 
 const (

@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 
-	"plimsoll.dev/plimsoll/operator/internal/promengine"
-	exprs "plimsoll.dev/plimsoll/operator/internal/promql"
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promengine"
+	exprs "plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
 // Mode is how a Store calculates the results of rules.

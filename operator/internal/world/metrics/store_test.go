@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 
-	exprs "plimsoll.dev/plimsoll/operator/internal/promql"
+	exprs "plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 

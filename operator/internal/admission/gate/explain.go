@@ -1,0 +1,105 @@
+package gate
+
+import (
+	"strings"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/order"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+)
+
+// Explanation states why a workload is on its cluster, or its next step.
+type Explanation struct {
+	// Workload is the namespace/name.
+	Workload string `json:"workload"`
+	Gate     string `json:"gate,omitempty"`
+	// State and Message are those of the gate's admission check on the workload.
+	State   string `json:"state,omitempty"`
+	Message string `json:"message,omitempty"`
+	// WaitsFor states the next step. See Snapshot.WaitsFor.
+	WaitsFor string `json:"waitsFor"`
+	// Cluster is the cluster with the workload, or "".
+	Cluster   string          `json:"cluster,omitempty"`
+	Nominated []string        `json:"nominated,omitempty"`
+	Dispatch  dispatch.Record `json:"dispatch"`
+	Facts     shape.Facts     `json:"facts"`
+	// Rank of the workload among those that wait for the gate.
+	Rank order.Rank `json:"rank"`
+	// Preceding is the waiting workload that is decided first among those that rank before and
+	// might use the same devices.
+	Preceding string `json:"preceding,omitempty"`
+	// Decision of the gate at this moment.
+	Decision Decision `json:"decision"`
+	// Conditions of scope Fleet.
+	Conditions []ConditionResult `json:"conditions,omitempty"`
+	// SkippedConditions do not apply: the job has no profile with the values that they use.
+	SkippedConditions []string             `json:"skippedConditions,omitempty"`
+	Clusters          []ClusterExplanation `json:"clusters,omitempty"`
+	// Problem states why the explanation is incomplete, such as a failing query.
+	Problem string `json:"problem,omitempty"`
+	// Follower is true if the explaining replica is not the leader. Only the leader knows
+	// the ledger and the decision.
+	Follower bool `json:"follower,omitempty"`
+}
+
+// ClusterExplanation is the verdict on one candidate with the data behind it.
+type ClusterExplanation struct {
+	Verdict
+	// Why states every broken rule, or "is eligible". The cluster's name precedes the
+	// text.
+	Why    string       `json:"why"`
+	Broken []BrokenRule `json:"broken,omitempty"`
+	// Scores by ScoreKey.
+	Scores     map[string]Score  `json:"scores,omitempty"`
+	Conditions []ConditionResult `json:"conditions,omitempty"`
+	// Ledger holds the cluster's reservations, except those in its samples already.
+	Ledger []ledger.Entry `json:"ledger,omitempty"`
+	// Credited is the number of devices of workloads that finished after the last sample.
+	Credited int64 `json:"credited,omitempty"`
+}
+
+// Explain decides as Decide does. In place of the decision's verdicts it returns, for each
+// candidate, every broken rule and the data behind the verdict.
+func Explain(f shape.Facts, candidates []Candidate, fleet Fleet, view ledger.View, rules Rules, attempt int, now time.Time) (Decision, []ClusterExplanation) {
+	e := newEvaluation(f, candidates, fleet, rules, now)
+	d := e.decide(candidates, fleet, view, attempt)
+	clusters := make([]ClusterExplanation, len(candidates))
+	for i, v := range d.Verdicts {
+		clusters[i] = e.explain(&candidates[i], v, view)
+	}
+	d.Verdicts = nil
+	return d, clusters
+}
+
+// explain evaluates room whenever the samples are fresh, even if another rule excludes the
+// cluster. An unknown sample time is zero, and so never fresh.
+func (e *evaluation) explain(c *Candidate, v Verdict, view ledger.View) ClusterExplanation {
+	x := ClusterExplanation{
+		Verdict:    v,
+		Broken:     e.brokenRules(c, false),
+		Scores:     c.Scores,
+		Conditions: c.Conditions,
+		Ledger:     view.Entries(c.Name, c.SampledAt),
+	}
+	if len(e.facts.PodSets) > 0 {
+		x.Credited = view.Credited(c.Name, c.SampledAt, e.facts.PodSets[0])
+		if e.now.Sub(c.SampledAt) <= e.rules.MaxSampleAge {
+			x.Verdict = e.evaluateRoom(v.reject(BrokenRule{}), c, view)
+			if x.Rejection != RejectNone {
+				x.Broken = append(x.Broken, BrokenRule{x.Rejection, x.Detail})
+			}
+			x.Rejection, x.Detail = v.Rejection, v.Detail
+		}
+	}
+	x.Why = x.Verdict.Why()
+	if len(x.Broken) > 0 {
+		var why []string
+		for _, b := range x.Broken {
+			why = append(why, x.reject(b).Why())
+		}
+		x.Why = strings.Join(why, ", ")
+	}
+	return x
+}

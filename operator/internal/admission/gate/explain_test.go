@@ -1,0 +1,100 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+)
+
+func TestExplainListsEveryBrokenRule(t *testing.T) {
+	minimum := int32(30)
+	r := scoreRules(&minimum)
+	r.Policies = append(r.Policies, v1alpha1.GatePolicy{Policy: "health", Score: "total", Use: v1alpha1.UseRequire})
+	excluded := withConditions(withScore(cluster("cluster1", 1, 8, 8, 64), 10), evaluated("power", 0), evaluated("cooling", 2), ConditionResult{Name: "network"})
+	eligible := withScore(cluster("cluster2", 2, 16, 8, 64), 80)
+	eligible.Scores["health/total"] = Score{Value: 1}
+	l := ledger.New(time.Second, time.Hour)
+	promised := ledger.Entry{UID: "b", Workload: "team-a/b", Cluster: "cluster1", PodSets: job("b", 8, 1).PodSets, DebitedAt: t0}
+	l.Debit(promised)
+	l.Credit(ledger.Credit{Cluster: "cluster2", PodSets: job("c", 4, 1).PodSets, FinishedAt: t0})
+
+	d, got := Explain(job("a", 8, 1), []Candidate{excluded, eligible}, Fleet{}, l.View(), r, 1, t0)
+	if d.State != Ready || cmp.Diff([]string{"cluster2"}, d.Order) != "" || d.Verdicts != nil {
+		t.Errorf("decision: %+v", d)
+	}
+	t.Run("excluded cluster", func(t *testing.T) {
+		want := []BrokenRule{{RejectScore, "fleet/total"}, {RejectNoScore, "health/total"}, {RejectCondition, "power"}, {RejectConditionFailing, "network"}, {RejectNoRoom, "main"}}
+		if diff := cmp.Diff(want, got[0].Broken); diff != "" {
+			t.Errorf("broken rules (-want +got):\n%s", diff)
+		}
+		if want := "has a score fleet/total below the minimum, has no valid score health/total, does not meet condition power, " +
+			"has no result for condition network, has room for 0 such pods, with 8 devices promised"; got[0].Why != want {
+			t.Errorf("why:\ngot  %q\nwant %q", got[0].Why, want)
+		}
+		if got[0].Rejection != RejectScore || got[0].Score != Known(10) || got[0].Fit != Known(1) {
+			t.Errorf("verdict: %+v", got[0].Verdict)
+		}
+		if diff := cmp.Diff(excluded.Conditions, got[0].Conditions); diff != "" {
+			t.Errorf("conditions (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]ledger.Entry{promised}, got[0].Ledger); diff != "" {
+			t.Errorf("ledger (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("eligible cluster", func(t *testing.T) {
+		if got[1].Why != "is eligible" || got[1].Broken != nil || got[1].Credited != 4 || got[1].Net != 20 {
+			t.Errorf("explanation: %+v", got[1])
+		}
+	})
+}
+
+// Old samples say nothing about room.
+func TestExplainEvaluatesRoomOfFreshSamples(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		sampled time.Time
+		want    string
+		fit     Number
+		age     float64
+	}{
+		{"as old as permitted", before(120), "has room for 0 such pods", Known(0), 120},
+		{"too old", before(121), "has samples 2m1s old", Number{}, 121},
+		{"unknown", time.Time{}, "reports no samples", Number{}, -1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := cluster("cluster1", 0, 0, 0, 64)
+			c.SampledAt = tc.sampled
+			_, got := Explain(job("a", 8, 1), []Candidate{c}, Fleet{}, ledger.View{}, rules(), 1, t0)
+			if got[0].Why != tc.want || got[0].Fit != tc.fit || got[0].Age != tc.age {
+				t.Errorf("%q with fit %v and age %v, want %q with %v and %v", got[0].Why, got[0].Fit, got[0].Age, tc.want, tc.fit, tc.age)
+			}
+		})
+	}
+}
+
+func TestExplainIgnoresMissingDataAsDecideDoes(t *testing.T) {
+	candidates := []Candidate{{Name: "cluster1", Conditions: []ConditionResult{{Name: "power"}}}}
+	t.Run("condition without result", func(t *testing.T) {
+		_, got := Explain(shape.Facts{UID: "a"}, candidates, Fleet{}, ledger.View{}, Rules{OnStale: v1alpha1.StaleOpen}, 1, t0)
+		if want := "is eligible, condition power has no result and onStale is Open"; got[0].Why != want {
+			t.Errorf("got %q, want %q", got[0].Why, want)
+		}
+	})
+	t.Run("no usable metrics", func(t *testing.T) {
+		d, got := Explain(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, openly(requiredScore()), 1, t0)
+		if d.State != Ready || got[0].Broken != nil || !got[0].WithoutMetrics {
+			t.Errorf("got %+v %+v", d, got[0])
+		}
+	})
+	t.Run("failing for less than unknownAfter", func(t *testing.T) {
+		_, got := Explain(job("a", 8, 1), []Candidate{{Name: "cluster1"}}, Fleet{Problem: "timeout", FailingSince: before(60)}, ledger.View{}, openRules(), 1, t0)
+		if diff := cmp.Diff([]BrokenRule{{Rejection: RejectUnknown}}, got[0].Broken); diff != "" {
+			t.Errorf("broken rules (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,151 @@
+package gate
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+)
+
+// roomByPreemption adds to r the room that the i-th pod set gains if it preempts others. If the
+// worker's queue has too little quota even then, Kueue there never admits the workload, whatever
+// nodes are free: the room is no more than the pods with quota.
+func (e *evaluation) roomByPreemption(r podRoom, c *Candidate, i int, view ledger.View) podRoom {
+	p := e.facts.PodSets[i]
+	r.shortage = e.quotaShortage(c, i, view)
+	lower, borrowers := e.lowerPriorities(c.Name, view), e.borrowers(c, i, view)
+	r.lower = min(podsInPlaceOf(p, lower), r.shortage)
+	r.borrowed = min(podsInPlaceOf(p, borrowers), r.shortage-r.lower)
+	r.onNodes += r.lower + r.borrowed
+	missing := e.missingQuota(c, i, view) - devicesOf(p, lower) - devicesOf(p, borrowers)
+	if missing <= 0 || e.rules.PreemptsUncounted {
+		return r
+	}
+	allowed := math.Floor(max(float64(p.Devices())-missing, 0) / float64(p.DevicesPerPod))
+	if allowed < r.onNodes {
+		r.free, r.quota = allowed-r.lower-r.borrowed, Known(allowed)
+	}
+	r.pods = partialPods(p, allowed)
+	return r
+}
+
+// missingQuota returns how many devices the worker's queue has to get by preemption for all pod sets
+// up to the i-th one. Reservations that samples do not show yet use quota, also those of the
+// cohort's other queues. It is 0 without a known quota, and negative if quota is left.
+func (e *evaluation) missingQuota(c *Candidate, i int, view ledger.View) float64 {
+	p, quota := e.facts.PodSets[i], c.Shapes[i].Quota
+	if !quota.Known {
+		return 0
+	}
+	needed := ledger.SharedDevices(e.facts.PodSets[:i+1], p) + e.promisedQuota(e.quotaSharers(), c, p, view)
+	return float64(needed) - quota.Value
+}
+
+// quotaShortage returns for how many pods of the i-th pod set the worker's queue has no quota. Kueue
+// on the worker preempts for these only: if the queue has quota, it admits the workload beside the
+// running ones, whether a node has free devices or not. Without a known quota it is 0.
+func (e *evaluation) quotaShortage(c *Candidate, i int, view ledger.View) float64 {
+	p, quota := e.facts.PodSets[i], c.Shapes[i].Quota
+	if !quota.Known {
+		return 0
+	}
+	taken := ledger.SharedDevices(e.facts.PodSets[:i], p) + e.promisedQuota([]string{e.facts.ClusterQueue}, c, p, view)
+	available := math.Floor(max(quota.Value-float64(taken), 0) / float64(p.DevicesPerPod))
+	return max(float64(p.Pods)-available, 0)
+}
+
+// lowerPriorities returns the running workloads of the same ClusterQueue with a lower priority.
+func (e *evaluation) lowerPriorities(cluster string, view ledger.View) []*ledger.Running {
+	if !e.rules.PreemptsLowerPriority {
+		return nil
+	}
+	return slices.Collect(e.victims(cluster, view, func(r *ledger.Running) bool {
+		return r.ClusterQueue == e.facts.ClusterQueue && r.Priority < e.rules.Rank.Priority
+	}))
+}
+
+// borrowers returns the running workloads of other ClusterQueues in the cohort that hold borrowed
+// quota which the i-th pod set may take back. Kueue on the worker does so if the whole workload fits
+// into the nominal quota of its own queue.
+func (e *evaluation) borrowers(c *Candidate, i int, view ledger.View) []*ledger.Running {
+	p, metrics := e.facts.PodSets[i], c.Shapes[i]
+	// Workloads of the own queue that were sent and are not measured yet use the nominal quota, too.
+	needed := float64(ledger.SharedDevices(e.facts.PodSets, p) + e.promisedQuota([]string{e.facts.ClusterQueue}, c, p, view))
+	if !metrics.NominalQuota.Known || metrics.NominalQuota.Value < needed {
+		return nil
+	}
+	var victims []*ledger.Running
+	for _, queue := range e.rules.Reclaim.Queues {
+		victims = append(victims, e.reclaimable(c.Name, queue, p, metrics.Borrowed[queue], view)...)
+	}
+	return victims
+}
+
+// reclaimable returns the workloads of another queue that Kueue on the worker preempts at most:
+// the lowest priorities first, of these the last admitted first, as long as the queue borrows. The
+// last one may free more devices than the queue borrows.
+func (e *evaluation) reclaimable(cluster, queue string, p shape.PodSet, borrowed Number, view ledger.View) []*ledger.Running {
+	if !borrowed.Known {
+		return nil
+	}
+	victims := slices.SortedFunc(e.victims(cluster, view, func(r *ledger.Running) bool {
+		isPermitted := e.rules.Reclaim.AnyPriority || r.Priority < e.rules.Rank.Priority
+		return isPermitted && r.ClusterQueue == queue
+	}), func(a, b *ledger.Running) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Since.Compare(a.Since), cmp.Compare(a.UID, b.UID))
+	})
+	var freed int64
+	for i, r := range victims {
+		if float64(freed) >= borrowed.Value {
+			return victims[:i]
+		}
+		freed += ledger.SharedDevices(r.PodSets, p)
+	}
+	return victims
+}
+
+// victims returns the running workloads of a cluster that isVictim selects.
+func (e *evaluation) victims(cluster string, view ledger.View, isVictim func(*ledger.Running) bool) iter.Seq[*ledger.Running] {
+	return func(yield func(*ledger.Running) bool) {
+		running := view.Running(cluster)
+		for i := range running {
+			if r := &running[i]; r.UID != e.facts.UID && isVictim(r) && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// devicesOf returns how many devices suitable for p the victims hold: as much quota their preemption
+// returns.
+func devicesOf(p shape.PodSet, victims []*ledger.Running) float64 {
+	var n int64
+	for _, r := range victims {
+		n += ledger.SharedDevices(r.PodSets, p)
+	}
+	return float64(n)
+}
+
+// podsInPlaceOf returns how many pods could start on devices of the victims. Kueue on the worker
+// preempts by quota, not by node, so devices of several small pods count as if they were on one
+// node.
+func podsInPlaceOf(p shape.PodSet, victims []*ledger.Running) float64 {
+	var pods, small int64
+	for _, r := range victims {
+		for _, held := range r.PodSets {
+			switch {
+			case !ledger.MayShareDevices(held, p):
+			case p.Share != nil:
+				pods += ledger.SharesReturned(held, p)
+			case held.DevicesPerPod >= p.DevicesPerPod:
+				pods += held.Pods * (held.DevicesPerPod / p.DevicesPerPod)
+			default:
+				small += held.Devices()
+			}
+		}
+	}
+	return float64(pods + small/p.DevicesPerPod)
+}

@@ -1,0 +1,177 @@
+package gate
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+)
+
+// Names of a gate's queries. The query of a condition is named "conditions/" and the
+// condition's name.
+const (
+	QueryFit          = "fit"
+	QueryLargest      = "largest"
+	QueryEmptyFit     = "emptyFit"
+	QueryHeadroom     = "headroom"
+	QueryCapacity     = "capacity"
+	QueryQueued       = "queued"
+	QueryPreference   = "preference"
+	QuerySampleTime   = "sampleTime"
+	QueryQuotaTime    = "quotaTime"
+	QueryQuota        = "quota"
+	QueryKueueMetrics = "kueue"
+	QueryNominalQuota = "nominalQuota"
+	QueryBorrowed     = "borrowed"
+)
+
+// Query is one PromQL query of a gate.
+type Query struct {
+	Name string
+	// Expr is the expression. It may use Variables.
+	Expr string
+	// Default replaces Expr for a workload without the profile values that Expr uses. If it is
+	// empty, such a workload does without the query.
+	Default string
+	// Condition that the query decides; nil for other queries.
+	Condition *v1alpha1.GateCondition
+	// PerShape queries run once for each pod set.
+	PerShape bool
+	// Remote queries run only for workloads that MultiKueue copies.
+	Remote bool
+	// Reclaims queries run only for workloads that may reclaim quota.
+	Reclaims bool
+	// PerQueue queries return one series for each ClusterQueue of a cluster.
+	PerQueue bool
+	// Prerequisite is the kind of objects that the query is about; empty for other queries.
+	Prerequisite v1alpha1.PrerequisiteKind
+	// ObjectLabel is the label with the object's name, if the query returns one series for each
+	// object. The other query for a prerequisite returns the clusters that report any object of
+	// the kind, in whatever namespace.
+	ObjectLabel string
+}
+
+// Variables returns the names of the variables that the query may use. A workload may have no
+// profile, so profiles are for conditions, which then do not apply, and for queries that only rank
+// clusters.
+func (q *Query) Variables() []string {
+	if q.Condition != nil || slices.Contains([]string{QueryHeadroom, QueryCapacity, QueryQueued, QueryPreference}, q.Name) {
+		return slices.Concat(shape.Variables, shape.ProfileVariables)
+	}
+	return shape.Variables
+}
+
+// AnyNamespace reports whether the query is rendered without $namespace.
+func (q *Query) AnyNamespace() bool { return q.Prerequisite != "" && q.ObjectLabel == "" }
+
+// Queries returns the queries of a gate, those for times first. Fields that the gate leaves empty default
+// to the shipped recording rules. label is the series label with the cluster's name.
+func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
+	headroom := fmt.Sprintf(`sum by (%s) (cluster_resource_model:plimsoll_free_devices:sum{resource="$resource",model="$model"})`, label)
+	capacity := fmt.Sprintf(`sum by (%s) (cluster_resource_model:plimsoll_devices:sum{resource="$resource",model="$model"})`, label)
+	list := []Query{
+		{Name: QuerySampleTime, Expr: cmp.Or(spec.Queries.SampleTime, fmt.Sprintf(`min by (%s) (cluster:plimsoll_sample_timestamp_seconds:min)`, label))},
+	}
+	if spec.Queries.Quota == "" {
+		// Prometheus scrapes Kueue and the nodes at other times, and evaluates their rules in other groups.
+		list = append(list, Query{Name: QueryQuotaTime, Remote: true, Expr: fmt.Sprintf(`min by (%s) (cluster:kueue_sample_timestamp_seconds:min)`, label)})
+	}
+	list = append(list, []Query{
+		{Name: QueryFit, PerShape: true, Expr: cmp.Or(spec.Queries.Fit, fmt.Sprintf(
+			`sum by (%s) (floor(node_resource_model:plimsoll_free_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))},
+		{Name: QueryHeadroom, PerShape: true, Expr: cmp.Or(spec.Queries.Headroom, headroom), Default: headroom},
+		{Name: QueryCapacity, PerShape: true, Expr: cmp.Or(spec.Queries.Capacity, capacity), Default: capacity},
+		{Name: QueryLargest, PerShape: true, Expr: fmt.Sprintf(
+			`max by (%s) (cluster_resource_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
+	}...)
+	if spec.Hold.Mode != v1alpha1.HoldOff {
+		list = append(list, Query{Name: QueryEmptyFit, PerShape: true, Expr: cmp.Or(spec.Queries.EmptyFit, fmt.Sprintf(
+			`sum by (%s) (floor(node_resource_model:plimsoll_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))})
+	}
+	list = append(list, quotaQueries(spec, label)...)
+	list = append(list,
+		Query{Name: QueryNominalQuota, PerShape: true, Remote: true, Reclaims: true, Expr: ofQueue("cluster_queue:kueue_nominal_unreserved_quota:max", label)},
+		Query{Name: QueryBorrowed, PerShape: true, Remote: true, Reclaims: true, PerQueue: true, Expr: borrowedByQueue(label)})
+	if spec.Queries.Queued != "" {
+		list = append(list, Query{Name: QueryQueued, PerShape: true, Expr: spec.Queries.Queued})
+	}
+	if spec.Queries.Preference != "" {
+		list = append(list, Query{Name: QueryPreference, Expr: spec.Queries.Preference})
+	}
+	for i := range spec.Conditions {
+		c := &spec.Conditions[i]
+		list = append(list, Query{Name: "conditions/" + c.Name, Expr: c.Query, Condition: c, PerShape: true})
+	}
+	return append(list, prerequisiteQueries(spec, label)...)
+}
+
+// quotaQueries return the unreserved quota of the worker queue that has the hub queue's
+// name. If the worker has a flavor with the hub flavor's name, only this flavor counts.
+//
+// The second query returns whether the worker's Kueue exports quotas at all. A worker
+// without the queue can then be distinguished from a worker without Kueue metrics. If the
+// gate has its own quota query, the two cases cannot be distinguished.
+func quotaQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
+	if spec.Queries.Quota != "" {
+		return []Query{{Name: QueryQuota, PerShape: true, Remote: true, Expr: spec.Queries.Quota}}
+	}
+	return []Query{
+		{Name: QueryQuota, PerShape: true, Remote: true, Expr: ofQueue("cluster_queue:kueue_unreserved_quota:max", label)},
+		{Name: QueryKueueMetrics, Remote: true, Expr: fmt.Sprintf(`count by (%s) (cluster_queue:kueue_unreserved_quota:max)`, label)},
+	}
+}
+
+// ofQueue returns the query for a recording rule about the worker queue that has the hub queue's
+// name, in the flavor with the hub flavor's name if the worker has one.
+func ofQueue(rule, label string) string {
+	return fmt.Sprintf(`sum by (%[1]s) (%[2]s,flavor="$flavor"}) or sum by (%[1]s) (%[2]s})`, label,
+		rule+`{cluster_queue="$cluster_queue",resource="$resource"`)
+}
+
+// borrowedByQueue returns the query for the quota that each ClusterQueue of a worker borrows, in
+// the flavor with the hub flavor's name if the worker has one.
+func borrowedByQueue(label string) string {
+	const rule = `cluster_queue:kueue_nominal_unreserved_quota:max{resource="$resource"`
+	return fmt.Sprintf(`sum by (%[1]s, %[2]s) (-%[3]s,flavor="$flavor"} > 0) or sum by (%[1]s, %[2]s) (-%[3]s} > 0) unless on (%[1]s) %[3]s,flavor="$flavor"}`,
+		label, LabelClusterQueue, rule)
+}
+
+// LabelClusterQueue is the label of the ClusterQueue in series of PerQueue queries.
+const LabelClusterQueue = "cluster_queue"
+
+// maxAwaitedOwners is the number of owners up to which HolderQuery selects them by name.
+const maxAwaitedOwners = 100
+
+// Labels of HolderQuery's series, beside the cluster's.
+const (
+	LabelNamespace = "namespace"
+	LabelOwnerKind = "owner_kind"
+	LabelOwnerName = "owner_name"
+)
+
+// HolderQuery returns the query for the number of pods of owners that hold devices. With many
+// owners, it returns those of all owners.
+func HolderQuery(label string, owners []ledger.Owner) string {
+	selector := ""
+	if len(owners) <= maxAwaitedOwners {
+		var names []string
+		for _, o := range owners {
+			names = append(names, regexp.QuoteMeta(o.Name))
+		}
+		selector = fmt.Sprintf(`{%s=~%q}`, LabelOwnerName, strings.Join(names, "|"))
+	}
+	return fmt.Sprintf(`count by (%[1]s, %[2]s, %[3]s, %[4]s) (group by (%[1]s, %[2]s, %[3]s, %[4]s, pod) (plimsoll_pod_owner_info%[5]s))`,
+		label, LabelNamespace, LabelOwnerKind, LabelOwnerName, selector)
+}
+
+// OwnersReportedQuery returns the query for the clusters whose exporters report the owners of
+// all pods that hold devices. An exporter that queries the API server need not report owners: the
+// owner of at least one pod has to be shown.
+func OwnersReportedQuery(label string) string {
+	return fmt.Sprintf(`min by (%[1]s) (plimsoll_exporter_api_server_reachable) == 1 and on (%[1]s) group by (%[1]s) (plimsoll_pod_owner_info)`, label)
+}

@@ -1,0 +1,176 @@
+package gate
+
+import (
+	"math"
+	"slices"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+)
+
+// evaluateRoom places the workload's pod sets on the cluster, the largest pods first. Each
+// pod set reduces the room of the following ones. At last, the cluster must not be held for
+// another workload.
+func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Verdict {
+	for i, p := range e.facts.PodSets {
+		if broken, ok := e.cannotTest(c, i); ok {
+			return v.withCapacity(c, i).reject(broken)
+		}
+		r := e.room(c, i, view)
+		preemptible := r.lower + r.borrowed
+		tooSmall := r.free+preemptible < r.pods && v.Rejection == RejectNone
+		if i == 0 || tooSmall {
+			v.Fit, v.Room, v.Largest, v.Quota = Known(max(r.fit, 0)), Known(max(r.free+preemptible, 0)), c.Shapes[i].Largest, r.quota
+		}
+		if tooSmall {
+			v = v.reject(BrokenRule{RejectNoRoom, p.Name})
+		}
+		if r.pods < float64(p.Pods) {
+			v.PartialPods = int64(r.pods)
+		}
+		v.Preempts = v.Preempts || r.free < r.pods
+		v.Reclaims = v.Reclaims || r.free+r.lower < r.pods
+		v.LacksQuota = v.LacksQuota || r.shortage > 0
+		v.QuotaUnknown = v.QuotaUnknown || e.facts.Remote && !e.rules.PreemptsUncounted && !c.Shapes[i].Quota.Known
+	}
+	v.Preempts = v.Preempts && v.Rejection == RejectNone
+	v.Reclaims = v.Reclaims && v.Preempts
+	if v.Rejection == RejectNone && e.isQuotaFailing(c) {
+		v = v.reject(BrokenRule{RejectQuotaFailing, ""})
+	}
+	if h := e.bindingHold(c.Name, view); h != nil && v.Rejection == RejectNone {
+		v = v.reject(BrokenRule{RejectHeld, h.Workload})
+	}
+	return e.addDevices(v, c, view)
+}
+
+// cannotTest returns why there is no room to test for the i-th pod set: the cluster lacks the devices
+// or a queue with quota for them, or its metrics do not say how many of the devices are free. It returns
+// false if the room can be tested.
+func (e *evaluation) cannotTest(c *Candidate, i int) (BrokenRule, bool) {
+	p := e.facts.PodSets[i]
+	switch {
+	case i < len(c.Shapes) && !c.Shapes[i].Fit.Known && c.Shapes[i].Capacity.Value > 0:
+		return BrokenRule{RejectNoFit, deviceName(p)}, true
+	case i >= len(c.Shapes) || !c.Shapes[i].Fit.Known:
+		return BrokenRule{RejectNoModel, deviceName(p)}, true
+	case c.Shapes[i].QueueMissing:
+		return BrokenRule{RejectNoQueue, p.Resource + " in ClusterQueue " + e.facts.ClusterQueue}, true
+	}
+	return BrokenRule{}, false
+}
+
+// withCapacity adds the number of devices for the i-th pod set, if it is known.
+func (v Verdict) withCapacity(c *Candidate, i int) Verdict {
+	if i < len(c.Shapes) {
+		v.Capacity = c.Shapes[i].Capacity.Value
+	}
+	return v
+}
+
+// podRoom is the room for one pod set on one cluster, in pods.
+type podRoom struct {
+	// pods are those that start: fewer than requested if Kueue on the worker admits a part.
+	pods float64
+	// fit is the room before the ledger is subtracted, free the room after that. free may be
+	// negative.
+	fit, free float64
+	// onNodes is the room by devices alone, whatever quota is left: free and, for a workload that may
+	// preempt others, what that adds.
+	onNodes float64
+	// lower and borrowed are the room that the workload would gain if it preempted lower
+	// priorities of its ClusterQueue, and borrowers in the cohort.
+	lower, borrowed float64
+	// shortage is the number of pods for which the worker's queue has no quota, if the workload may
+	// preempt others for it.
+	shortage float64
+	// quota is the number of pods for which the worker's queue has quota or can get it by preemption,
+	// if that limits the room.
+	quota Number
+}
+
+// room returns the room for the i-th pod set after the pod sets before it.
+func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
+	p, metrics := e.facts.PodSets[i], c.Shapes[i]
+	perPod := float64(p.DevicesPerPod)
+	fit := math.Floor(metrics.Fit.Value)
+	spare := int64(0)
+	if e.rules.SpareKnown && metrics.Headroom.Known {
+		spare = int64(max(metrics.Headroom.Value-fit*perPod, 0))
+	}
+	before := e.facts.PodSets[:i]
+	fit -= float64(ledger.SlotsTaken(before, p, 0))
+	r := podRoom{pods: float64(p.Pods), fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, spare))}
+	r.onNodes = r.free
+	if e.facts.Preempts {
+		return e.roomByPreemption(r, c, i, view)
+	}
+	if metrics.Quota.Known {
+		quota := metrics.Quota.Value - float64(ledger.SharedDevices(before, p))
+		if allowed := math.Floor(quota / perPod); allowed < fit {
+			r.fit = max(allowed, 0)
+			r.quota = Known(r.fit)
+		}
+		promised := float64(e.promisedQuota(e.quotaSharers(), c, p, view))
+		allowed := math.Floor((quota - promised) / perPod)
+		r.free = min(r.free, allowed)
+		r.pods = partialPods(p, allowed)
+	}
+	return r
+}
+
+// partialPods returns how many pods Kueue on the worker admits if its quota suffices for allowed
+// pods: all of them, or as many as the quota permits if these are enough for a partial admission.
+func partialPods(p shape.PodSet, allowed float64) float64 {
+	if p.MinPods > 0 && allowed >= float64(p.MinPods) {
+		return min(float64(p.Pods), allowed)
+	}
+	return float64(p.Pods)
+}
+
+// quotaSharers returns the ClusterQueues whose reservations on a worker may reduce what the workload's
+// queue can reserve there: the queue itself and the other queues of its cohort.
+func (e *evaluation) quotaSharers() []string {
+	return append([]string{e.facts.ClusterQueue}, e.rules.CohortQueues...)
+}
+
+// promisedQuota returns the quota of ClusterQueues on the cluster that other workloads use and that its
+// samples still show as unreserved.
+func (e *evaluation) promisedQuota(queues []string, c *Candidate, p shape.PodSet, view ledger.View) int64 {
+	return view.QuotaOf(queues, c.Name, ledger.SampleTimes{Devices: c.SampledAt, Quota: c.QuotaSampledAt}, e.facts.UID, p)
+}
+
+// isQuotaFailing reports whether the quota query has no valid result and the decision has
+// to wait for one.
+func (e *evaluation) isQuotaFailing(c *Candidate) bool {
+	return !e.rules.PreemptsUncounted && e.rules.OnStale != v1alpha1.StaleOpen &&
+		slices.ContainsFunc(c.Shapes, func(m ShapeMetrics) bool { return m.QuotaFailed })
+}
+
+// addDevices sets the numbers that rank the cluster, in devices of the largest pod set.
+func (e *evaluation) addDevices(v Verdict, c *Candidate, view ledger.View) Verdict {
+	main, metrics := e.facts.PodSets[0], c.Shapes[0]
+	headroom := metrics.Headroom.Value
+	if !metrics.Headroom.Known {
+		headroom = metrics.Fit.Value * float64(main.DevicesPerPod)
+	}
+	if metrics.Quota.Known && !e.facts.Preempts {
+		headroom = min(headroom, max(metrics.Quota.Value, 0))
+	}
+	v.Promised = view.Devices(c.Name, c.SampledAt, e.facts.UID, main)
+	if v.Quota.Known { // samples may show the devices of a workload before they show its quota
+		v.Promised = max(v.Promised, e.promisedQuota(e.quotaSharers(), c, main, view))
+	}
+	v.Net = headroom - metrics.Queued.Value - float64(v.Promised) + float64(view.Credited(c.Name, c.SampledAt, main))
+	v.Capacity = metrics.Capacity.Value
+	return v
+}
+
+// deviceName returns the pod set's device model, or its resource if it accepts any model.
+func deviceName(p shape.PodSet) string {
+	if p.Model != "" {
+		return p.Model
+	}
+	return p.Resource
+}

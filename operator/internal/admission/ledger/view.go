@@ -1,0 +1,135 @@
+package ledger
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+)
+
+// SampleTimes are the times of the oldest samples of a cluster that a decision rests on.
+type SampleTimes struct {
+	// Devices is that of the devices on nodes.
+	Devices time.Time
+	// Quota is that of the reservations in the metrics of the worker's Kueue. Zero means unknown: they
+	// are then taken to be up to timing.AdmissionSettlePeriods settling times older than Devices.
+	Quota time.Time
+}
+
+// View is an immutable copy of the ledger. Its methods take the time of a cluster's oldest
+// sample and skip entries that samples of this age already show. The zero View is empty.
+type View struct {
+	generation uint64
+	settle     time.Duration
+	byCluster  map[string][]Entry
+	// shown are the entries of Ledger.shown by cluster.
+	shown   map[string][]Entry
+	credits map[string][]Credit
+	running map[string][]Running
+	holds   []Hold
+}
+
+// Without returns the view without the entries of some workloads. Commit accepts it like v.
+func (v View) Without(uids []string) View {
+	if len(uids) == 0 {
+		return v
+	}
+	without := func(all map[string][]Entry) map[string][]Entry {
+		byCluster := map[string][]Entry{}
+		for cluster, entries := range all {
+			byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return slices.Contains(uids, e.UID) })
+		}
+		return byCluster
+	}
+	v.byCluster, v.shown = without(v.byCluster), without(v.shown)
+	return v
+}
+
+// Reserves reports whether the workload has a reservation of its current attempt on the cluster.
+func (v View) Reserves(uid, cluster string) bool {
+	return slices.ContainsFunc(v.byCluster[cluster], func(e Entry) bool { return e.UID == uid && e.EndedAt.IsZero() })
+}
+
+// Entries returns the cluster's entries that its samples do not show yet, in no
+// particular order.
+func (v View) Entries(cluster string, sampledAt time.Time) []Entry {
+	return slices.Collect(v.unmeasured(cluster, sampledAt))
+}
+
+func (v View) unmeasured(cluster string, sampledAt time.Time) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for _, e := range v.byCluster[cluster] {
+			if rest, isMeasured := e.unmeasured(sampledAt, v.settle); !isMeasured && !yield(rest) {
+				return
+			}
+		}
+	}
+}
+
+// Slots returns how many pods of shape p the entries of workloads other than uid displace
+// on the cluster. See SlotsTaken for spare and the formula.
+func (v View) Slots(cluster string, sampledAt time.Time, uid string, p shape.PodSet, spare int64) int64 {
+	var others []shape.PodSet
+	for e := range v.unmeasured(cluster, sampledAt) {
+		if e.UID != uid {
+			others = append(others, e.PodSets...)
+		}
+	}
+	return SlotsTaken(others, p, spare)
+}
+
+// Devices returns the number of devices suitable for p that workloads other than uid
+// have reserved on the cluster.
+func (v View) Devices(cluster string, sampledAt time.Time, uid string, p shape.PodSet) int64 {
+	var n int64
+	for e := range v.unmeasured(cluster, sampledAt) {
+		if e.UID != uid {
+			n += SharedDevices(e.PodSets, p)
+		}
+	}
+	return n
+}
+
+// QuotaOf returns the quota for devices suitable for p that workloads other than uid, of some
+// ClusterQueues, use on the cluster and that its samples still show as unreserved.
+func (v View) QuotaOf(queues []string, cluster string, at SampleTimes, uid string, p shape.PodSet) int64 {
+	var n int64
+	for _, entries := range [][]Entry{v.byCluster[cluster], v.shown[cluster]} {
+		for _, e := range entries {
+			if e.UID != uid && slices.Contains(queues, e.ClusterQueue) && !e.isQuotaMeasured(at, v.settle) {
+				n += SharedDevices(e.PodSets, p)
+			}
+		}
+	}
+	return n
+}
+
+// Credited returns the number of devices suitable for p that finished workloads returned
+// on the cluster after sampledAt.
+func (v View) Credited(cluster string, sampledAt time.Time, p shape.PodSet) int64 {
+	var n int64
+	for _, c := range v.credits[cluster] {
+		if c.FinishedAt.After(sampledAt) {
+			n += SharedDevices(c.PodSets, p)
+		}
+	}
+	return n
+}
+
+// Credits returns the workloads that ended on the cluster so recently that samples may still show
+// their devices as held, in no particular order.
+func (v View) Credits(cluster string, sampledAt time.Time) []Credit {
+	return slices.DeleteFunc(slices.Clone(v.credits[cluster]), func(c Credit) bool { return sampledAt.After(c.FinishedAt.Add(v.settle)) })
+}
+
+// Running returns the workloads that run on the cluster, in no particular order.
+func (v View) Running(cluster string) []Running { return v.running[cluster] }
+
+// HoldsOf returns the holds of a gate, in the order of their clusters.
+func (v View) HoldsOf(gate string) []Hold {
+	return slices.DeleteFunc(slices.Clone(v.holds), func(h Hold) bool { return h.Gate != gate })
+}
+
+// Holds returns all holds, in the order of their clusters.
+func (v View) Holds() []Hold { return v.holds }

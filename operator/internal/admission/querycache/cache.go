@@ -1,0 +1,127 @@
+package querycache
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// Cache holds query results and refreshes them. It is safe for concurrent use.
+type Cache struct {
+	sources *query.Sources
+	ledger  *ledger.Ledger
+	hub     client.Reader
+	now     func() time.Time
+	flights singleflight.Group
+
+	mu          sync.Mutex
+	onRefreshed func(key Key, newerThan time.Time)
+	onFailing   func(messages map[string]string)
+	// queues of keys to refresh, by source.
+	queues map[string]workqueue.TypedInterface[Key]
+	// startWorkers starts the workers of a queue. It is nil before Start and after its end.
+	startWorkers func(workqueue.TypedInterface[Key])
+	// results by renderedQuery.cacheKey.
+	results map[string]*cachedResult
+	plans   map[Key]*queryPlan
+}
+
+// New returns an empty cache. It reads the ManagedClusters from hub if the series of a
+// source carry a label or claim of the cluster instead of its name. It expires the ledger's
+// entries by the sample times of the cached results.
+func New(sources *query.Sources, ledger *ledger.Ledger, hub client.Reader, now func() time.Time) *Cache {
+	return &Cache{
+		sources: sources, ledger: ledger, hub: hub, now: now,
+		onRefreshed: func(Key, time.Time) {}, onFailing: func(map[string]string) {},
+		queues: map[string]workqueue.TypedInterface[Key]{}, results: map[string]*cachedResult{}, plans: map[Key]*queryPlan{},
+	}
+}
+
+// OnRefreshed sets the callback for completed refreshes: no result of the key is older than
+// newerThan. Set it before Start.
+func (c *Cache) OnRefreshed(f func(key Key, newerThan time.Time)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onRefreshed = f
+}
+
+// OnFailing sets the callback for failures. Every timing.CleanupInterval the callback
+// receives a message for each gate with failing or incomplete queries. Set it before Start.
+func (c *Cache) OnFailing(f func(messages map[string]string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onFailing = f
+}
+
+// Results returns the results of the gate's queries for a workload: by cluster for each of
+// the gate's clusters, and for the fleet. Failures are part of the results.
+//
+// If the cache lacks a result, Results queries it and waits for at most
+// timing.QueryTimeout. Other requests may wait for the same query, so the query continues
+// if ctx is canceled.
+func (c *Cache) Results(ctx context.Context, g registry.Gate, f shape.Facts) (map[string]ClusterResult, gate.Fleet) {
+	results, fleet, _ := c.fetchResults(context.WithoutCancel(ctx), g, f, false) // the error is that of the context
+	return results, fleet
+}
+
+// ResultsToExplain is Results for an explanation. Its queries end with ctx, and then it returns the error
+// of ctx. No other request waits for them.
+func (c *Cache) ResultsToExplain(ctx context.Context, g registry.Gate, f shape.Facts) (map[string]ClusterResult, gate.Fleet, error) {
+	return c.fetchResults(ctx, g, f, true)
+}
+
+func (c *Cache) fetchResults(ctx context.Context, g registry.Gate, f shape.Facts, explains bool) (map[string]ClusterResult, gate.Fleet, error) {
+	key, now := c.KeyOf(g, f), c.now()
+	maxSampleAge := timing.Seconds(g.Spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge)
+	// With a long period, results must not become older than maxSampleAge while they are served.
+	period := min(timing.Seconds(g.Spec.PeriodSeconds, timing.DefaultPeriod), maxSampleAge/2)
+	p := c.plan(key, g, f)
+	fetch := planFetch{cache: c, plan: p, explains: explains, isServable: func(r *cachedResult) bool { return r.isServable(period, now) }}
+	results := fetch.queryPlan(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, gate.Fleet{}, err
+	}
+	isOld := func(r queryResult) bool {
+		return r.renderError == nil && now.Sub(r.result.storedAt) >= timing.FreshResult
+	}
+	if slices.ContainsFunc(results, isOld) && now.Sub(c.lastCompleted(p)) >= timing.FreshResult {
+		c.Refresh(key, now.Add(-timing.FreshResult))
+	}
+	fleet := fleetOf(results)
+	fleet.SkippedConditions = p.skippedConditions
+	if _, _, err := c.sources.For(key.Source); err != nil {
+		fleet.Problem = err.Error()
+	}
+	for i := range results {
+		results[i].expireRanking(now.Add(-maxSampleAge))
+	}
+	clusters := make(map[string]ClusterResult, len(g.Clusters))
+	for _, cluster := range g.Clusters {
+		clusters[cluster.Name] = clusterResultOf(cluster.Name, results, len(f.PodSets))
+	}
+	return clusters, fleet, nil
+}
+
+// cleanUp drops unused plans and results, expires the ledger entries whose pods every
+// remaining result includes, and reports the failing queries.
+func (c *Cache) cleanUp() {
+	now := c.now()
+	c.dropUnused(now)
+	c.ledger.Expire(c.oldestSampleTimes(), now)
+	c.mu.Lock()
+	report := c.onFailing
+	c.mu.Unlock()
+	report(c.failureMessages())
+}

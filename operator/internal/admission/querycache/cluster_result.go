@@ -1,0 +1,172 @@
+package querycache
+
+import (
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+)
+
+// ClusterResult holds what the gate's queries say about one cluster for one workload.
+type ClusterResult struct {
+	// SampledAt is the time of the oldest sample behind the cluster's room. It is zero if
+	// the time or the room is unknown.
+	SampledAt time.Time
+	// QuotaSampledAt is the time of the oldest sample behind the quota. It is zero if the time is unknown.
+	QuotaSampledAt time.Time
+	// Shapes of the workload's pod sets, in the order of the facts.
+	Shapes []gate.ShapeMetrics
+	// Preference is how well the cluster suits the workload.
+	Preference gate.Number
+	// Conditions of scope Cluster.
+	Conditions []gate.ConditionResult
+	// Prerequisites are the existing objects by kind.
+	Prerequisites []gate.PrerequisiteResult
+}
+
+func clusterResultOf(cluster string, results []queryResult, podSets int) ClusterResult {
+	c := ClusterResult{Shapes: make([]gate.ShapeMetrics, podSets)}
+	roomUnknown, exportsQuota := false, false
+	for _, q := range results {
+		n, found := q.result.values[cluster]
+		switch q.Name {
+		case gate.QueryKueueMetrics:
+			exportsQuota = found && !q.result.lacks(cluster)
+		case gate.QueryFit:
+			roomUnknown = roomUnknown || q.result.values == nil || !n.Known && q.result.lacks(cluster)
+		}
+	}
+	for _, q := range results {
+		c.add(q, cluster, exportsQuota)
+	}
+	if !roomUnknown {
+		c.SampledAt = oldestSampleTime(cluster, results)
+	}
+	c.QuotaSampledAt = oldestQuotaTime(cluster, results)
+	return c
+}
+
+// oldestQuotaTime returns the oldest sample time of a cluster's quota among the results for quota. It
+// returns zero if that of any result is unknown.
+func oldestQuotaTime(cluster string, results []queryResult) (oldest time.Time) {
+	for _, q := range results {
+		if q.Name != gate.QueryQuota {
+			continue
+		}
+		if q.result.quotaTimes == nil {
+			return time.Time{}
+		}
+		sampledAt := q.result.quotaTimes.sampleTimeOf(cluster)
+		if sampledAt.IsZero() {
+			return time.Time{}
+		}
+		oldest = earliest(sampledAt, oldest)
+	}
+	return oldest
+}
+
+// oldestSampleTime returns the oldest sample time of a cluster among the results that
+// measure room. The first result holds the latest sample times.
+func oldestSampleTime(cluster string, results []queryResult) time.Time {
+	oldest := results[0].result.sampleTimeOf(cluster)
+	for _, q := range results {
+		if q.result.sampleTimes == nil {
+			continue
+		}
+		if sampledAt := q.result.sampleTimes.sampleTimeOf(cluster); sampledAt.Before(oldest) {
+			oldest = sampledAt
+		}
+	}
+	return oldest
+}
+
+// add adds the result of one query. exportsQuota is true if the cluster's Kueue exports
+// quota metrics: then a queue without a series does not exist.
+func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
+	n, found := q.result.values[cluster]
+	switch q.Name {
+	case gate.QuerySampleTime, gate.QueryQuotaTime, gate.QueryKueueMetrics:
+	case gate.QueryFit:
+		c.Shapes[q.podSet].Fit = n
+	case gate.QueryEmptyFit:
+		c.Shapes[q.podSet].EmptyFit = n
+	case gate.QueryLargest:
+		c.Shapes[q.podSet].Largest = n
+	case gate.QueryHeadroom:
+		c.Shapes[q.podSet].Headroom = n
+	case gate.QueryCapacity:
+		c.Shapes[q.podSet].Capacity = n
+	case gate.QueryQueued:
+		c.Shapes[q.podSet].Queued = n
+	case gate.QueryPreference:
+		c.Preference = n
+	case gate.QueryNominalQuota:
+		c.Shapes[q.podSet].NominalQuota = n
+	case gate.QueryBorrowed:
+		c.Shapes[q.podSet].Borrowed = q.result.queuesOf(cluster)
+	case gate.QueryQuota:
+		shape := &c.Shapes[q.podSet]
+		shape.Quota, shape.QuotaFailed = n, q.result.values == nil
+		shape.QueueMissing = exportsQuota && !found && q.result.values != nil && !q.result.lacks(cluster)
+	default:
+		if q.Prerequisite != "" {
+			c.addPrerequisite(q, cluster)
+		} else if !q.isFleetScoped() {
+			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition.Name, cluster))
+		}
+	}
+}
+
+// queuesOf returns the values of a cluster by ClusterQueue.
+func (r *cachedResult) queuesOf(cluster string) map[string]gate.Number {
+	queues := map[string]gate.Number{}
+	for queue, values := range r.valuesByQueue {
+		if n, found := values[cluster]; found {
+			queues[queue] = n
+		}
+	}
+	return queues
+}
+
+// addPrerequisite adds one of the two results for a prerequisite. The result for the objects
+// comes first.
+func (c *ClusterResult) addPrerequisite(q queryResult, cluster string) {
+	if q.ObjectLabel != "" {
+		p := gate.PrerequisiteResult{Kind: q.Prerequisite, Names: q.result.objects[cluster]}
+		if !q.result.lacks(cluster) {
+			p.EvaluatedAt = q.result.succeededAt
+		}
+		c.Prerequisites = append(c.Prerequisites, p)
+		return
+	}
+	p := &c.Prerequisites[len(c.Prerequisites)-1]
+	p.Reported = q.result.values[cluster].Known && q.result.values[cluster].Value > 0
+	if q.result.succeededAt.Before(p.EvaluatedAt) {
+		p.EvaluatedAt = q.result.succeededAt
+	}
+}
+
+// clusterCondition returns a condition of scope Cluster. If the response may lack some of the
+// cluster's data, only the value 0 counts: it excludes the cluster. With another value or none, the
+// condition is partial since responses may lack the data.
+func (r *cachedResult) clusterCondition(name, cluster string) gate.ConditionResult {
+	n, found := r.values[cluster]
+	c := r.condition(name, n)
+	isWhole := found && r.lacksWholeClusters
+	if r.lacks(cluster) && !isWhole && (!c.Known || c.Value != 0) {
+		c.Partial, c.Number, c.EvaluatedAt = true, gate.Number{}, r.incompleteSince[""]
+		if r.failedClusters != nil {
+			c.EvaluatedAt = r.incompleteSince[cluster]
+		}
+	}
+	return c
+}
+
+// condition returns a condition with the time of the last successful query. A value that
+// is not a finite number counts as absent.
+func (r *cachedResult) condition(name string, n gate.Number) gate.ConditionResult {
+	c := gate.ConditionResult{Name: name, EvaluatedAt: r.succeededAt}
+	if n.Known {
+		c.Number = n
+	}
+	return c
+}

@@ -1,0 +1,57 @@
+package querycache
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+)
+
+// fleetOf returns the state of all clusters together from the results of a plan. The queries
+// for the largest node and the empty cluster decide no placement, unknown prerequisites exclude no
+// cluster, and an unknown time of the quota makes none free, so failures of these queries do not count.
+func fleetOf(results []queryResult) gate.Fleet {
+	var fleet gate.Fleet
+	for _, q := range results {
+		if q.Name == gate.QueryLargest || q.Name == gate.QueryEmptyFit || q.Name == gate.QueryQuotaTime || q.Prerequisite != "" {
+			continue
+		}
+		if q.result.err != nil && fleet.Problem == "" {
+			fleet.Problem = fmt.Sprintf("%s: %v", q.Name, q.result.err)
+		}
+		if q.decidesAdmission() && q.result.failingSince.After(fleet.FailingSince) {
+			fleet.FailingSince = q.result.failingSince
+		}
+		if q.result.mayLackClusters() || q.Name == gate.QueryFit && q.result.hasInvalidValue() {
+			fleet.Incomplete = true
+		}
+		if q.isFleetScoped() {
+			fleet.Conditions = append(fleet.Conditions, q.result.fleetCondition(q.Condition.Name))
+		}
+	}
+	return fleet
+}
+
+// fleetCondition returns a condition of scope Fleet. The condition is met if the value of
+// any series is not 0. If no series meets the condition and the response is incomplete, the
+// result is partial: a missing store might hold such a series. If a series meets it, but
+// nothing says which clusters the response lacks, the result is partial as well: the value may
+// be that of a part of the data. Without a value, EvaluatedAt is the time since when responses
+// are incomplete.
+func (r *cachedResult) fleetCondition(name string) gate.ConditionResult {
+	met := 0.0
+	if r.hasNonZeroValue() {
+		met = 1
+	}
+	hasSeries := len(r.values)+len(r.unmappedValues) > 0
+	c := r.condition(name, gate.Number{Value: met, Known: hasSeries})
+	isWhole := r.failedClusters != nil || r.lacksWholeClusters && r.hasNonZeroCluster()
+	c.Partial = r.incomplete && (met == 0 || !isWhole)
+	if c.Partial && (met != 0 || !hasSeries) {
+		c.Number = gate.Number{}
+		c.EvaluatedAt = slices.MaxFunc(slices.Collect(maps.Values(r.incompleteSince)), time.Time.Compare)
+	}
+	return c
+}

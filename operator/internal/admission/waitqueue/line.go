@@ -1,0 +1,160 @@
+package waitqueue
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/order"
+	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+)
+
+// Entry is a workload that waits for a gate.
+type Entry struct {
+	Workload types.NamespacedName
+	// Key of the workload's queries.
+	Key querycache.Key
+	// Limits on where the workload may go. Workloads with one key and the same limits form a line.
+	Limits Limits
+	// Rank in the gate's order.
+	Rank order.Rank
+	// Aging of the gate. See order.Rank.
+	Aging time.Duration
+	// PodSets request the devices that the workload competes for.
+	PodSets []shape.PodSet
+	// HasRoom is true if a cluster has room and the workload waits for its turn.
+	HasRoom bool
+}
+
+// IsInLineOf reports whether both workloads wait in the same line.
+func (e Entry) IsInLineOf(other Entry) bool { return e.line() == other.line() }
+
+func (e Entry) line() lineKey { return lineKey{e.Key, e.Limits} }
+
+// Limits decide where a workload may go, beside its queries and its rank. The zero value is a
+// workload without limits.
+type Limits struct {
+	// MultiKueueConfig whose clusters the workload may be sent to.
+	MultiKueueConfig string
+	// PermittedClusters are the only clusters that the user permits, quoted; empty = all.
+	PermittedClusters string
+	// JobCluster has the other components of the workload's job.
+	JobCluster string
+	// HasPlaceInJob is true if devices are reserved for the workload on JobCluster. It passes holds there.
+	HasPlaceInJob bool
+	// LeftCluster is the cluster that the workload left for a waiting one, and where it is not sent
+	// again yet.
+	LeftCluster string
+	// SliceOn are the clusters where a slice that the workload replaces may have the missing room,
+	// quoted.
+	SliceOn string
+	// NodeLabels are the values that the workload requires of the labels with which the gate pins
+	// pods to a cluster, quoted.
+	NodeLabels string
+	// RunsFor is the longest time for which the workload runs; zero = unknown. It may pass a hold.
+	RunsFor time.Duration
+	// NoHold is true if no cluster is held for the workload, because it waits for something else than
+	// room.
+	NoHold bool
+	// PreemptsBelow is the priority of a workload that may preempt others, and zero for one that
+	// may not: its priority orders the line only.
+	PreemptsBelow int32
+}
+
+// lineKey identifies the workloads of a line.
+type lineKey struct {
+	querycache.Key
+	limits Limits
+}
+
+// line holds the workloads of one lineKey. What one of them gets depends on its rank alone, so
+// each round decides only the first ones: while the first fits nowhere, neither do the others.
+type line struct {
+	key     lineKey
+	podSets []shape.PodSet
+	aging   time.Duration
+	// byPriority and bySince hold the same entries in the two orders of order.Rank.
+	byPriority, bySince []*Entry
+	// wakeFrom and wakeBefore state which results wake the line. See the package documentation.
+	wakeFrom, wakeBefore time.Time
+	// resultsFrom is the age of the line's latest results: none is older.
+	resultsFrom time.Time
+	// requestedSince and requestedFrom are the times of the first and of the latest request for
+	// results while the line waits for a place; zero = none. A line that is due has no request.
+	requestedSince, requestedFrom time.Time
+	// batch in which the line became due.
+	batch int
+	// outcome of the line's last decision.
+	outcome string
+}
+
+func (l *line) isDue() bool       { return !l.wakeBefore.IsZero() }
+func (l *line) isRequested() bool { return !l.requestedSince.IsZero() }
+
+// markDue makes the line due for results of this time.
+func (l *line) markDue(now time.Time) {
+	if !l.isDue() {
+		l.wakeFrom = now
+	}
+	l.wakeBefore = now
+}
+
+// hasResults reports whether the line's results are new enough for a decision.
+func (l *line) hasResults() bool { return !l.resultsFrom.Before(l.wakeFrom) }
+
+// markServed records that the line was decided with its latest results. If a later round has
+// started since these were queried, the line stays due for the results of that round.
+func (l *line) markServed() {
+	if l.resultsFrom.Before(l.wakeBefore) {
+		l.wakeFrom = l.wakeBefore
+		return
+	}
+	l.wakeFrom, l.wakeBefore = time.Time{}, time.Time{}
+}
+
+// first returns the entry that is decided first.
+func (l *line) first(now time.Time) *Entry {
+	if oldest := l.bySince[0]; oldest.Rank.IsAged(l.aging, now) {
+		return oldest
+	}
+	return l.byPriority[0]
+}
+
+// firstExcept returns the entry that is decided first apart from one workload; nil = there is none.
+func (l *line) firstExcept(workload types.NamespacedName, now time.Time) *Entry {
+	isOther := func(e *Entry) bool { return e.Workload != workload }
+	if i := slices.IndexFunc(l.bySince, isOther); i >= 0 && l.bySince[i].Rank.IsAged(l.aging, now) {
+		return l.bySince[i]
+	}
+	if i := slices.IndexFunc(l.byPriority, isOther); i >= 0 {
+		return l.byPriority[i]
+	}
+	return nil
+}
+
+func (l *line) competesWith(podSets []shape.PodSet) bool {
+	return ledger.ShareDevices(l.podSets, podSets)
+}
+
+func comparePriority(a, b *Entry) int { return a.Rank.ComparePriority(b.Rank) }
+func compareSince(a, b *Entry) int    { return a.Rank.CompareSince(b.Rank) }
+
+func (l *line) insert(e *Entry) {
+	l.podSets, l.aging = e.PodSets, e.Aging
+	i, _ := slices.BinarySearchFunc(l.byPriority, e, comparePriority)
+	l.byPriority = slices.Insert(l.byPriority, i, e)
+	i, _ = slices.BinarySearchFunc(l.bySince, e, compareSince)
+	l.bySince = slices.Insert(l.bySince, i, e)
+}
+
+func (l *line) remove(e *Entry) {
+	if i, found := slices.BinarySearchFunc(l.byPriority, e, comparePriority); found {
+		l.byPriority = slices.Delete(l.byPriority, i, i+1)
+	}
+	if i, found := slices.BinarySearchFunc(l.bySince, e, compareSince); found {
+		l.bySince = slices.Delete(l.bySince, i, i+1)
+	}
+}

@@ -1,0 +1,153 @@
+package round
+
+import (
+	"context"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// Request is the input of a round.
+type Request struct {
+	Spec *v1alpha1.ScoringPolicySpec
+	// Policy is compiled from Spec. Both come from Compile.
+	Policy  *score.Policy
+	Querier query.Querier
+	// Clusters that the policy selects. They define the order of the results.
+	Clusters *clustermap.Mapping
+	// Previous is the result of the last round. It is nil in the first round.
+	Previous *score.Result
+	// Now is the evaluation time of every query.
+	Now time.Time
+	// Contributions of earlier rounds. Set it only for sources that may return
+	// partial responses.
+	Contributions *Contributions
+}
+
+// QueryReport describes one query of a policy and its response.
+type QueryReport struct {
+	// Name of the score, empty for the freshness query.
+	Name     string
+	Query    string
+	Duration time.Duration
+	// Series is the number of series in the response.
+	Series   int
+	Warnings []string
+	Infos    []string
+	// Problems are the parse errors of the query. Such a query is not sent.
+	Problems []promql.Problem
+	// Err is the failure of the query.
+	Err error
+	// Names of the scores, if nameFrom makes them from the response. LeftOut are names beyond
+	// nameFrom.limit.
+	Names, LeftOut []string
+	// Collisions describe names that several values of nameFrom's label give.
+	Collisions []string
+	// NoMatch is set if the response matches no cluster, and none did before.
+	NoMatch *NoMatch
+}
+
+// Report is the outcome of a round.
+type Report struct {
+	Result *score.Result
+	// Scores are in the order of the spec.
+	Scores []QueryReport
+	// Freshness is nil if the policy has no freshness query.
+	Freshness *QueryReport
+	// Sent is the number of distinct queries that were sent.
+	Sent int
+}
+
+// Run queries the source and evaluates the scores. It never fails as a whole: the
+// Report contains the failure of each query, and the scores that depend on a failed
+// query are treated as missing.
+func Run(ctx context.Context, req Request) *Report {
+	names := req.Clusters.Names()
+	results := sendQueries(query.ForClusters(ctx, names), req)
+	report := &Report{Sent: results.sent()}
+	samples := score.Samples{Clusters: names}
+	matched := matchedBefore(req)
+	scoreNames := map[string][]string{} // by the name of the score with nameFrom
+	for i := range req.Spec.Scores {
+		s := &req.Spec.Scores[i]
+		var queryReport QueryReport
+		if s.NameFrom != nil {
+			var columns [][]score.Input
+			queryReport, columns = results.readNames(s, req, matched)
+			scoreNames[s.Name] = queryReport.Names
+			samples.Scores = append(samples.Scores, columns...)
+		} else {
+			var inputs []score.Input
+			queryReport, inputs = results.read(s.Query, req.Clusters, matched)
+			samples.Scores = append(samples.Scores, inputs)
+		}
+		queryReport.Name = s.Name
+		report.Scores = append(report.Scores, queryReport)
+	}
+	if f := req.Spec.Freshness; f != nil {
+		queryReport, ages := results.read(f.Query, req.Clusters, matched)
+		report.Freshness = &queryReport
+		hadValue := func(cluster int) bool { return req.Previous.HadValue(names[cluster], req.Now) }
+		samples.Age = applyFreshness(ages, samples.Scores, req.Policy.MaxAge, hadValue)
+	}
+	report.Result = score.Evaluate(req.Policy.Expand(scoreNames), samples, req.Previous, req.Now)
+	report.Result.Matched = matched
+	return report
+}
+
+// matchedBefore returns the expressions of the policy that matched a cluster in an earlier
+// round.
+func matchedBefore(req Request) map[string]bool {
+	matched := map[string]bool{}
+	if req.Previous != nil {
+		for _, expr := range Expressions(req.Spec) {
+			if req.Previous.Matched[expr] {
+				matched[expr] = true
+			}
+		}
+	}
+	return matched
+}
+
+// applyFreshness returns the sample age of each cluster. It replaces the usable values of
+// a cluster by Stale if the age exceeds maxAge or is unknown, and by Failed, Invalid or
+// Unmatched if the freshness query says nothing about any cluster. An absent value is Stale
+// as well if the samples of the cluster are too old, or of unknown age although the cluster had a
+// value within a day: a freshness query reads a limited range, and finds nothing of a cluster
+// that died before.
+func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Duration, hadValue func(cluster int) bool) []time.Duration {
+	durations := make([]time.Duration, len(ages))
+	for cluster, age := range ages {
+		outcome := age.Outcome
+		switch outcome {
+		case score.OK:
+			durations[cluster] = time.Duration(max(age.Value, 0) * float64(time.Second))
+			if age.Value > maxAge.Seconds() || isFromTheFuture(age.Value) {
+				outcome = score.Stale
+			}
+		case score.Failed, score.Invalid, score.Unmatched:
+		default:
+			outcome = score.Stale
+		}
+		if outcome == score.OK {
+			continue
+		}
+		lost := age.Outcome == score.OK || outcome == score.Stale && hadValue(cluster)
+		for i := range scores {
+			if o := scores[i][cluster].Outcome; o == score.OK || o == score.Absent && lost {
+				scores[i][cluster] = score.Input{Outcome: outcome}
+			}
+		}
+	}
+	return durations
+}
+
+// isFromTheFuture reports whether an age in seconds is negative by more than clocks may differ.
+// Such samples would never become old: the clock of a node is wrong, or the query subtracts the
+// time from the timestamp.
+func isFromTheFuture(age float64) bool { return age < -timing.MaxClockSkew.Seconds() }
