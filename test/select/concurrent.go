@@ -17,27 +17,33 @@ var concurrentImports = []string{
 
 // divide returns the packages of the patterns that have tests: those whose files or tests start
 // goroutines or import one of concurrentImports, and all others. Only the first can have data races
-// of their own.
+// of their own. Files that a build with the race detector leaves out do not count.
 func divide(dir string, patterns ...string) (concurrent, sequential []string, err error) {
 	packages, err := listPackages(dir, "", patterns)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, p := range packages {
+	raced, err := listPackages(dir, "race", patterns)
+	if err != nil {
+		return nil, nil, err
+	}
+	isConcurrent := map[string]bool{}
+	for _, p := range raced {
 		if len(p.testFiles()) == 0 {
 			continue
 		}
-		isConcurrent := false
 		for _, file := range slices.Concat(p.paths(p.GoFiles, p.CgoFiles), p.testFiles()) {
 			found, err := startsGoroutines(file)
 			if err != nil {
 				return nil, nil, err
 			}
-			isConcurrent = isConcurrent || found
+			isConcurrent[p.ImportPath] = isConcurrent[p.ImportPath] || found
 		}
-		if isConcurrent {
+	}
+	for _, p := range packages {
+		if isConcurrent[p.ImportPath] {
 			concurrent = append(concurrent, p.ImportPath)
-		} else {
+		} else if len(p.testFiles()) > 0 {
 			sequential = append(sequential, p.ImportPath)
 		}
 	}

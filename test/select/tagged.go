@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,11 +31,22 @@ func (s selection) arguments() string {
 // it. Tests of a package that are compiled without the tag are not among them, although a
 // build with the tag contains them, too. It returns an error if there are no such tests.
 func testsOfTag(dir, tag string, patterns ...string) (selection, error) {
-	with, err := listPackages(dir, tag, patterns)
+	return testsBetween(dir, tag, "", patterns)
+}
+
+// testsWithoutRace returns the tests that a build with the race detector does not contain.
+func testsWithoutRace(dir string, patterns ...string) (selection, error) {
+	return testsBetween(dir, "", "race", patterns)
+}
+
+// testsBetween returns the tests in files that are compiled with the first tags and not with the
+// second. It returns an error if there are no such tests.
+func testsBetween(dir, tags, otherTags string, patterns []string) (selection, error) {
+	with, err := listPackages(dir, tags, patterns)
 	if err != nil {
 		return selection{}, err
 	}
-	without, err := listPackages(dir, "", patterns)
+	without, err := listPackages(dir, otherTags, patterns)
 	if err != nil {
 		return selection{}, err
 	}
@@ -56,7 +68,7 @@ func testsOfTag(dir, tag string, patterns ...string) (selection, error) {
 		}
 	}
 	if len(s.tests) == 0 {
-		return selection{}, fmt.Errorf("no test in %s has the build tag %s", strings.Join(patterns, " "), tag)
+		return selection{}, fmt.Errorf("no test in %s has the build tag %s", strings.Join(patterns, " "), cmp.Or(tags, "!"+otherTags))
 	}
 	slices.Sort(s.tests)
 	s.tests = slices.Compact(s.tests)
