@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"testing"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -391,40 +390,4 @@ func forbiddenHold(o *observation, s step) error {
 		return fmt.Errorf("holds %s on old samples or without a connection", h.Cluster)
 	}
 	return nil
-}
-
-// Whatever the hub shows, the observation has a documented phase, the step is one that Kueue accepts,
-// and carrying it out leads to a state that needs no further write.
-func TestStepsOfRandomObservations(t *testing.T) {
-	const most = 8 // steps until nothing is left to write
-	covered := map[Phase]int{}
-	for seed := range uint64(40_000) {
-		l := ledger.New(time.Second, time.Hour)
-		o := chance{rand.New(rand.NewPCG(seed, 1))}.observe(l)
-		for n := 0; ; n++ {
-			covered[o.phase]++
-			s := next(o)
-			if err := forbidden(o, s); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, o.phase, err)
-			}
-			to := s.leadsTo(o.phase)
-			if !isDocumented(o.phase, to) {
-				t.Fatalf("seed %d: %s leads to %s, which is not documented", seed, o.phase, to)
-			}
-			if len(s.writes) == 0 {
-				break
-			}
-			if n == most {
-				t.Fatalf("seed %d, phase %s: the step still writes %+v", seed, o.phase, s.writes[0])
-			}
-			if err := carryOut(o, s, l); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, o.phase, err)
-			}
-		}
-	}
-	for _, phase := range declaredPhases(t) {
-		if covered[phase] == 0 {
-			t.Errorf("phase %s was never observed", phase)
-		}
-	}
 }
