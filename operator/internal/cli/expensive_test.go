@@ -16,6 +16,9 @@ import (
 
 // doctor names each fault of an installation with what repairs it.
 func TestDoctorNamesFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many runs of the command")
+	}
 	complete, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +50,9 @@ func TestDoctorNamesFaults(t *testing.T) {
 
 // A complete installation has no fault, whatever kind the user may not read.
 func TestDoctorFindsNoFaultInWhatIsForbidden(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many runs of the command")
+	}
 	for _, resource := range []string{"metricssources", "scoringpolicies", "placementgates", "capacitypolicies", "reclaimpolicies", "trialpolicies",
 		"admissionchecks", "clusterqueues", "multikueueconfigs", "multikueueclusters", "localqueues", "workloads", "managedclusters", "placements",
 		"deployments", "leases", "configmaps", "manifestworks", "clustermanagementaddons", "managedclusteraddons"} {
@@ -67,6 +73,9 @@ func TestDoctorFindsNoFaultInWhatIsForbidden(t *testing.T) {
 // TestSampleTestsFailAfterChanges checks that the tests of a policy fail after any change
 // of a query, a normalization, a veto, a weight or of freshness.
 func TestSampleTestsFailAfterChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many runs of the command")
+	}
 	a := &app{}
 	for _, file := range glob(t, "tests/*.yaml") {
 		suite, err := a.readTestFile(file)

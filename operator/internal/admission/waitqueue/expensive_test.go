@@ -11,6 +11,9 @@ import (
 // With small jobs flowing at a load of 0.85, no job that needs a whole node starts without order
 // and hold. With them, every one does.
 func TestHoldPreventsStarvation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	run := func(c starvationCase) (big, small waits) {
 		jobs := starvationJobs(0.85)
 		simulate(starvationFleet, jobs, simSeconds, c.strategy())

@@ -16,6 +16,9 @@ import (
 // Workloads wait in one line only if this holds: if the first of them fits nowhere, neither do the
 // others. Each pair of these workloads is decided in each of these situations.
 func TestLineDecidesAlike(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	variants := lineVariants()
 	differs := make([]bool, len(variants))
 	for _, s := range lineSituations() {
@@ -53,6 +56,9 @@ func TestLineDecidesAlike(t *testing.T) {
 // Whatever the hub shows, the observation has a documented phase, the step is one that Kueue accepts,
 // and carrying it out leads to a state that needs no further write.
 func TestStepsOfRandomObservations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	const most = 8 // steps until nothing is left to write
 	covered := map[Phase]int{}
 	for seed := range uint64(40_000) {

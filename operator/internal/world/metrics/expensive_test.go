@@ -17,6 +17,9 @@ import (
 // queries of gates, and all series that the closed form records, must have the same results.
 func TestModesAgree(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	queries, rules := append(gateQueries(), recorded...), loadRules(t)
 	results := map[string]int{}
 	for i := range *seeds {
