@@ -1,3 +1,5 @@
+//go:build !race
+
 //go:build long
 
 package scripted
