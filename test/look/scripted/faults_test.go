@@ -1,5 +1,4 @@
 //go:build !race
-
 //go:build long
 
 package scripted
