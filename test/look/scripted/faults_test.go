@@ -1,4 +1,3 @@
-//go:build !race
 //go:build long
 
 package scripted
