@@ -81,13 +81,6 @@ func (h *Hub) gather(ctx context.Context, job *batchv1.Job) input {
 	g, wl := h.registeredGate(), workloadOf(job, metav1.NewTime(h.now()))
 	in := input{workload: wl, rules: gate.RulesOf(&g.Spec), facts: shape.FactsOf(wl, shape.OptionsOf(&g.Spec, nil))}
 	in.rules.Rank.Since = h.now() // jobs of the demo never wait long enough for a hold
-	results, fleet := h.cache.Results(ctx, g, in.facts)
-	in.fleet = fleet
-	for _, c := range g.Clusters {
-		r := results[c.Name]
-		in.candidates = append(in.candidates, gate.Candidate{
-			Name: c.Name, Scores: c.Scores, SampledAt: r.SampledAt, Shapes: r.Shapes, Conditions: r.Conditions, Prerequisites: r.Prerequisites,
-		})
-	}
+	in.candidates, in.fleet = h.cache.Candidates(ctx, g, in.facts)
 	return in
 }

@@ -27,15 +27,15 @@ type Cache struct {
 	flights singleflight.Group
 
 	mu          sync.Mutex
-	onRefreshed func(key Key, newerThan time.Time)
+	onRefreshed func(key registry.QueryKey, newerThan time.Time)
 	onFailing   func(messages map[string]string)
 	// queues of keys to refresh, by source.
-	queues map[string]workqueue.TypedInterface[Key]
+	queues map[string]workqueue.TypedInterface[registry.QueryKey]
 	// startWorkers starts the workers of a queue. It is nil before Start and after its end.
-	startWorkers func(workqueue.TypedInterface[Key])
+	startWorkers func(workqueue.TypedInterface[registry.QueryKey])
 	// results by renderedQuery.cacheKey.
 	results map[string]*cachedResult
-	plans   map[Key]*queryPlan
+	plans   map[registry.QueryKey]*queryPlan
 }
 
 // New returns an empty cache. It reads the ManagedClusters from hub if the series of a
@@ -44,14 +44,14 @@ type Cache struct {
 func New(sources *query.Sources, ledger *ledger.Ledger, hub client.Reader, now func() time.Time) *Cache {
 	return &Cache{
 		sources: sources, ledger: ledger, hub: hub, now: now,
-		onRefreshed: func(Key, time.Time) {}, onFailing: func(map[string]string) {},
-		queues: map[string]workqueue.TypedInterface[Key]{}, results: map[string]*cachedResult{}, plans: map[Key]*queryPlan{},
+		onRefreshed: func(registry.QueryKey, time.Time) {}, onFailing: func(map[string]string) {},
+		queues: map[string]workqueue.TypedInterface[registry.QueryKey]{}, results: map[string]*cachedResult{}, plans: map[registry.QueryKey]*queryPlan{},
 	}
 }
 
 // OnRefreshed sets the callback for completed refreshes: no result of the key is older than
 // newerThan. Set it before Start.
-func (c *Cache) OnRefreshed(f func(key Key, newerThan time.Time)) {
+func (c *Cache) OnRefreshed(f func(key registry.QueryKey, newerThan time.Time)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onRefreshed = f
@@ -65,24 +65,24 @@ func (c *Cache) OnFailing(f func(messages map[string]string)) {
 	c.onFailing = f
 }
 
-// Results returns the results of the gate's queries for a workload: by cluster for each of
-// the gate's clusters, and for the fleet. Failures are part of the results.
+// Candidates returns the gate's clusters with the results of its queries for a workload, and the results that
+// concern the fleet. Failures are part of the results.
 //
-// If the cache lacks a result, Results queries it and waits for at most
+// If the cache lacks a result, Candidates queries it and waits for at most
 // timing.QueryTimeout. Other requests may wait for the same query, so the query continues
 // if ctx is canceled.
-func (c *Cache) Results(ctx context.Context, g registry.Gate, f shape.Facts) (map[string]ClusterResult, gate.Fleet) {
-	results, fleet, _ := c.fetchResults(context.WithoutCancel(ctx), g, f, false) // the error is that of the context
-	return results, fleet
+func (c *Cache) Candidates(ctx context.Context, g registry.Gate, f shape.Facts) ([]gate.Candidate, gate.Fleet) {
+	candidates, fleet, _ := c.fetchCandidates(context.WithoutCancel(ctx), g, f, false) // the error is that of the context
+	return candidates, fleet
 }
 
-// ResultsToExplain is Results for an explanation. Its queries end with ctx, and then it returns the error
+// CandidatesToExplain is Candidates for an explanation. Its queries end with ctx, and then it returns the error
 // of ctx. No other request waits for them.
-func (c *Cache) ResultsToExplain(ctx context.Context, g registry.Gate, f shape.Facts) (map[string]ClusterResult, gate.Fleet, error) {
-	return c.fetchResults(ctx, g, f, true)
+func (c *Cache) CandidatesToExplain(ctx context.Context, g registry.Gate, f shape.Facts) ([]gate.Candidate, gate.Fleet, error) {
+	return c.fetchCandidates(ctx, g, f, true)
 }
 
-func (c *Cache) fetchResults(ctx context.Context, g registry.Gate, f shape.Facts, explains bool) (map[string]ClusterResult, gate.Fleet, error) {
+func (c *Cache) fetchCandidates(ctx context.Context, g registry.Gate, f shape.Facts, explains bool) ([]gate.Candidate, gate.Fleet, error) {
 	key, now := c.KeyOf(g, f), c.now()
 	maxSampleAge := timing.Seconds(g.Spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge)
 	// With a long period, results must not become older than maxSampleAge while they are served.
@@ -107,11 +107,11 @@ func (c *Cache) fetchResults(ctx context.Context, g registry.Gate, f shape.Facts
 	for i := range results {
 		results[i].expireRanking(now.Add(-maxSampleAge))
 	}
-	clusters := make(map[string]ClusterResult, len(g.Clusters))
-	for _, cluster := range g.Clusters {
-		clusters[cluster.Name] = clusterResultOf(cluster.Name, results, len(f.PodSets))
+	candidates := make([]gate.Candidate, len(g.Clusters))
+	for i, cluster := range g.Clusters {
+		candidates[i] = candidateOf(cluster, results, len(f.PodSets))
 	}
-	return clusters, fleet, nil
+	return candidates, fleet, nil
 }
 
 // cleanUp drops unused plans and results, expires the ledger entries whose pods every

@@ -22,10 +22,10 @@ func BenchmarkResultsCached(b *testing.B) {
 				values = append(values, name, 3.0)
 			}
 			f.source.responses["("] = series(values...)
-			f.Results(b.Context(), f.gate, f.facts)
+			f.Candidates(b.Context(), f.gate, f.facts)
 			b.ReportAllocs()
 			for b.Loop() {
-				f.Results(b.Context(), f.gate, f.facts)
+				f.Candidates(b.Context(), f.gate, f.facts)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ func TestResultsAreSharedByKey(t *testing.T) {
 	}
 	other := f.facts
 	other.PodSets = podSets("NVIDIA-L4", 4)
-	if f.Results(t.Context(), f.gate, other); len(f.source.queries) != 6 {
+	if f.Candidates(t.Context(), f.gate, other); len(f.source.queries) != 6 {
 		t.Errorf("another size must run only the query that depends on the size, ran %q", f.source.queries[5:])
 	}
 	f.clock.add(time.Millisecond)

@@ -25,7 +25,7 @@ func TestFailureMessageOfFailingQueries(t *testing.T) {
 	f.results(t)
 	small := f.facts
 	small.PodSets = podSets("", 1)
-	f.Results(t.Context(), f.gate, small)
+	f.Candidates(t.Context(), f.gate, small)
 	f.wantFailureMessage(t, "one query fails for two keys", "failing since 2026-05-01T12:00:00Z: conditions/freeze: too heavy")
 	f.source.err = errors.New("connection refused")
 	f.clock.add(time.Minute)

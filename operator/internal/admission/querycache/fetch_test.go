@@ -200,7 +200,7 @@ func TestFetchLogsTransitions(t *testing.T) {
 		t.Helper()
 		lines = nil
 		f.clock.add(wait)
-		f.Results(log.IntoContext(t.Context(), logger), f.gate, f.facts)
+		f.Candidates(log.IntoContext(t.Context(), logger), f.gate, f.facts)
 		if len(lines) != len(parts) {
 			t.Errorf("%s: %d log lines, want %d:\n%s", when, len(lines), len(parts), strings.Join(lines, "\n"))
 		}

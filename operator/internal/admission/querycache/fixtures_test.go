@@ -171,9 +171,14 @@ func (f *fixture) mapByLabel(hub client.Reader) {
 }
 
 // results returns the results for the workload.
-func (f *fixture) results(t *testing.T) (map[string]ClusterResult, gate.Fleet) {
+func (f *fixture) results(t *testing.T) (map[string]gate.Candidate, gate.Fleet) {
 	t.Helper()
-	return f.Results(t.Context(), f.gate, f.facts)
+	candidates, fleet := f.Candidates(t.Context(), f.gate, f.facts)
+	results := map[string]gate.Candidate{}
+	for _, c := range candidates {
+		results[c.Name] = c
+	}
+	return results, fleet
 }
 
 // fit returns the fit of cluster1 for the workload.
@@ -200,12 +205,7 @@ func (f *fixture) conditions(t *testing.T) (cluster, fleet gate.ConditionResult)
 // decide decides the workload with the current results.
 func (f *fixture) decide(t *testing.T) gate.Decision {
 	t.Helper()
-	results, fleet := f.results(t)
-	var candidates []gate.Candidate
-	for _, c := range f.gate.Clusters {
-		r := results[c.Name]
-		candidates = append(candidates, gate.Candidate{Name: c.Name, SampledAt: r.SampledAt, Shapes: r.Shapes, Conditions: r.Conditions})
-	}
+	candidates, fleet := f.Candidates(t.Context(), f.gate, f.facts)
 	return gate.Decide(f.facts, candidates, fleet, ledger.View{}, gate.RulesOf(&f.gate.Spec), 1, f.clock.now())
 }
 
@@ -262,7 +262,7 @@ func (f *fixture) runRounds(t *testing.T, d time.Duration) {
 }
 
 // refreshQueue returns the queue of keys to refresh.
-func (f *fixture) refreshQueue() workqueue.TypedInterface[Key] {
+func (f *fixture) refreshQueue() workqueue.TypedInterface[registry.QueryKey] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.queueOf("thanos")

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
@@ -19,49 +17,20 @@ import (
 // defaultClusterLabel is the cluster label of a source that does not exist or states none.
 const defaultClusterLabel = "cluster"
 
-// Key identifies workloads that share a plan: the queries of one version of a gate,
-// rendered with equivalent facts.
-//
-// A Key with nothing but Gate stands for workloads that wait without results, for example
-// because the gate does not exist.
-type Key struct {
-	Gate string
-	// Namespace of the workloads, which is part of their facts as well.
-	Namespace string
-	// Source is the name of the gate's MetricsSource.
-	Source string
-	// SourceID is the Identity of the source, or its name if it does not exist. Results of
-	// another server, or of another mapping to clusters, say nothing about this one.
-	SourceID string
-	// Version of the PlacementGate.
-	Version Version
-	// ClusterLabel is the series label that carries the cluster.
-	ClusterLabel string
-	// Facts is the EquivalenceKey of the workload's facts.
-	Facts string
-}
-
-// Version identifies a spec. The generations of a gate that was deleted and created again start
-// from 1.
-type Version struct {
-	UID        types.UID
-	Generation int64
-}
-
 // KeyOf returns the key of a workload at a gate. If the gate's source does not exist, the
 // key has the default cluster label. Results reports a source that can't be used.
-func (c *Cache) KeyOf(g registry.Gate, f shape.Facts) Key {
+func (c *Cache) KeyOf(g registry.Gate, f shape.Facts) registry.QueryKey {
 	source := g.Spec.SourceRef.Name
 	_, info, _ := c.sources.For(source)
-	return Key{
-		Gate: g.Name, Namespace: f.Namespace, Source: source, SourceID: cmp.Or(info.Identity(), source), Version: Version{g.UID, g.Generation},
+	return registry.QueryKey{
+		Gate: g.Name, Namespace: f.Namespace, Source: source, SourceID: cmp.Or(info.Identity(), source), Version: registry.Version{UID: g.UID, Generation: g.Generation},
 		ClusterLabel: cmp.Or(info.ClusterLabel, defaultClusterLabel), Facts: f.EquivalenceKey(),
 	}
 }
 
 // queryPlan lists the rendered queries of a Key.
 type queryPlan struct {
-	key Key
+	key registry.QueryKey
 	// ttl is the time for which the plan and its results are kept after their last use.
 	ttl time.Duration
 	// queries in the order of execution. The first returns the sample times, and the second those of the
@@ -95,7 +64,7 @@ type renderedQuery struct {
 
 // plan returns the plan of a key, and creates it on the first use. Only one of several
 // concurrent creators adds its plan: a plan holds the requests for refreshes.
-func (c *Cache) plan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
+func (c *Cache) plan(key registry.QueryKey, g registry.Gate, f shape.Facts) *queryPlan {
 	if p := c.usePlan(key, nil); p != nil {
 		return p
 	}
@@ -103,7 +72,7 @@ func (c *Cache) plan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
 }
 
 // usePlan returns the plan of a key. If there is none, it adds and returns created.
-func (c *Cache) usePlan(key Key, created *queryPlan) *queryPlan {
+func (c *Cache) usePlan(key registry.QueryKey, created *queryPlan) *queryPlan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.plans[key]
@@ -128,7 +97,7 @@ func (c *Cache) lastCompleted(p *queryPlan) time.Time {
 // is rendered for each pod set, a condition only for the first one, which has the most devices
 // per pod. A prerequisite that the workload does not refer to is not queried, and neither is a
 // condition about a profile that the workload does not have.
-func newPlan(key Key, g registry.Gate, f shape.Facts) *queryPlan {
+func newPlan(key registry.QueryKey, g registry.Gate, f shape.Facts) *queryPlan {
 	p := &queryPlan{key: key, ttl: ttlOf(&g.Spec)}
 	for _, q := range gate.Queries(&g.Spec, key.ClusterLabel) {
 		q.Expr, _ = promql.ExpandClusterLabel(q.Expr, key.ClusterLabel)

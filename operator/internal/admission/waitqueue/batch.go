@@ -15,7 +15,7 @@ const maxDueLines = 16
 func (q *Queue) request(l *line, from time.Time) {
 	if l.isDue() {
 		l.markDue(from)
-		q.refresh(l.key.Key, from)
+		q.refresh(l.key.QueryKey, from)
 		return
 	}
 	if !l.isRequested() {
@@ -67,7 +67,7 @@ func (l *line) compareRequest(other *line, now time.Time) int {
 func (q *Queue) makeDue(l *line, batch int) {
 	l.batch = batch
 	l.markDue(l.requestedFrom)
-	q.refresh(l.key.Key, l.requestedFrom)
+	q.refresh(l.key.QueryKey, l.requestedFrom)
 	l.requestedSince, l.requestedFrom = time.Time{}, time.Time{}
 }
 

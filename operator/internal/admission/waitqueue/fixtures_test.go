@@ -7,7 +7,6 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
@@ -31,7 +30,7 @@ type fixture struct {
 }
 
 type refresh struct {
-	key       querycache.Key
+	key       registry.QueryKey
 	newerThan time.Time
 }
 
@@ -41,14 +40,14 @@ func newFixture(periodSeconds int32) *fixture {
 	if periodSeconds > 0 {
 		f.gates.Put(registry.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{PeriodSeconds: periodSeconds}})
 	}
-	f.Queue = New(f.gates, func() time.Time { return f.now }, func(key querycache.Key, newerThan time.Time) {
+	f.Queue = New(f.gates, func() time.Time { return f.now }, func(key registry.QueryKey, newerThan time.Time) {
 		f.refreshes = append(f.refreshes, refresh{key, newerThan})
 	})
 	f.SetEnqueuer(func(w types.NamespacedName) { f.woken = append(f.woken, w) })
 	return f
 }
 
-func key(facts string) querycache.Key { return querycache.Key{Gate: "gpu", Facts: facts} }
+func key(facts string) registry.QueryKey { return registry.QueryKey{Gate: "gpu", Facts: facts} }
 
 // entry is a workload that has waited for devices of a model.
 func (f *fixture) entry(model, facts, name string, priority int32, waited time.Duration) Entry {
@@ -67,7 +66,7 @@ func (f *fixture) addFor(model, facts, name string, priority int32, waited time.
 
 // run finishes the latest refresh of each key and decides what is woken.
 func (f *fixture) run() {
-	latest := map[querycache.Key]time.Time{}
+	latest := map[registry.QueryKey]time.Time{}
 	for _, r := range f.refreshes {
 		latest[r.key] = r.newerThan
 	}

@@ -8,7 +8,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -16,7 +16,7 @@ import (
 type Entry struct {
 	Workload types.NamespacedName
 	// Key of the workload's queries.
-	Key querycache.Key
+	Key registry.QueryKey
 	// Limits on where the workload may go. Workloads with one key and the same limits form a line.
 	Limits Limits
 	// Rank in the gate's order.
@@ -66,7 +66,7 @@ type Limits struct {
 
 // lineKey identifies the workloads of a line.
 type lineKey struct {
-	querycache.Key
+	registry.QueryKey
 	limits Limits
 }
 

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -20,7 +19,7 @@ import (
 type Queue struct {
 	registry *registry.Registry
 	now      func() time.Time
-	refresh  func(key querycache.Key, newerThan time.Time)
+	refresh  func(key registry.QueryKey, newerThan time.Time)
 
 	mu        sync.Mutex
 	enqueue   func(types.NamespacedName)
@@ -56,7 +55,7 @@ type gateQueue struct {
 // New returns an empty queue. It writes the number of waiting workloads to the registry.
 // The queue calls refresh to request results of a key newer than newerThan; refresh must not
 // block. Call Refreshed once these results exist.
-func New(gates *registry.Registry, now func() time.Time, refresh func(key querycache.Key, newerThan time.Time)) *Queue {
+func New(gates *registry.Registry, now func() time.Time, refresh func(key registry.QueryKey, newerThan time.Time)) *Queue {
 	return &Queue{
 		registry: gates, now: now, refresh: refresh,
 		workloads: map[types.NamespacedName]*Entry{}, gates: map[string]*gateQueue{}, dirty: map[string]devices{},
@@ -305,7 +304,7 @@ func (g *gateQueue) oldestWait() time.Time {
 
 // Refreshed wakes the next workload of the key's gate: no result of the key is older than
 // newerThan.
-func (q *Queue) Refreshed(key querycache.Key, newerThan time.Time) {
+func (q *Queue) Refreshed(key registry.QueryKey, newerThan time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g := q.gates[key.Gate]
@@ -313,7 +312,7 @@ func (q *Queue) Refreshed(key querycache.Key, newerThan time.Time) {
 		return
 	}
 	for _, l := range g.lines {
-		if l.key.Key == key && l.resultsFrom.Before(newerThan) {
+		if l.key.QueryKey == key && l.resultsFrom.Before(newerThan) {
 			l.resultsFrom = newerThan
 		}
 	}

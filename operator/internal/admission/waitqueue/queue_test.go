@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
@@ -288,17 +287,17 @@ func TestLimitsSeparateLines(t *testing.T) {
 // results of the new key.
 func TestAddRefreshesANewKey(t *testing.T) {
 	f := newFixture(0)
-	before, after := querycache.Key{Gate: "gpu", Version: querycache.Version{Generation: 1}}, querycache.Key{Gate: "gpu", Version: querycache.Version{Generation: 2}}
-	for _, key := range []querycache.Key{before, before, after} {
+	before, after := registry.QueryKey{Gate: "gpu", Version: registry.Version{Generation: 1}}, registry.QueryKey{Gate: "gpu", Version: registry.Version{Generation: 2}}
+	for _, key := range []registry.QueryKey{before, before, after} {
 		e := f.entry(h100, "", "a", 0, 0)
 		e.Key = key
 		f.Add(e)
 	}
-	var keys []querycache.Key
+	var keys []registry.QueryKey
 	for _, r := range f.refreshes {
 		keys = append(keys, r.key)
 	}
-	if diff := cmp.Diff([]querycache.Key{before, after}, keys); diff != "" {
+	if diff := cmp.Diff([]registry.QueryKey{before, after}, keys); diff != "" {
 		t.Errorf("refreshed keys (-want +got):\n%s", diff)
 	}
 }
@@ -335,11 +334,11 @@ func BenchmarkRound(b *testing.B) {
 
 // BenchmarkAdd measures the update of one of many waiting workloads.
 func BenchmarkAdd(b *testing.B) {
-	q := New(registry.New(), time.Now, func(querycache.Key, time.Time) {})
+	q := New(registry.New(), time.Now, func(registry.QueryKey, time.Time) {})
 	const n = 8000
 	entries := make([]Entry, n)
 	for i := range entries {
-		entries[i] = Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: strconv.Itoa(i)}, Key: querycache.Key{Gate: "gpu"}}
+		entries[i] = Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: strconv.Itoa(i)}, Key: registry.QueryKey{Gate: "gpu"}}
 		entries[i].Rank.Name = entries[i].Workload.String()
 		q.Add(entries[i])
 	}

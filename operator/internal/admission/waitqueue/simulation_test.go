@@ -14,7 +14,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
@@ -200,7 +199,7 @@ func newGateStrategy(mode v1alpha1.HoldMode, after, aging time.Duration, inOrder
 		ledger: ledger.New(0, 10*time.Minute), waiting: map[types.NamespacedName]*simJob{}, random: rand.New(rand.NewPCG(simSeed, 7))}
 	gates := registry.New()
 	gates.Put(registry.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{PeriodSeconds: simScrape}})
-	g.queue = New(gates, func() time.Time { return g.clock }, func(key querycache.Key, newerThan time.Time) {
+	g.queue = New(gates, func() time.Time { return g.clock }, func(key registry.QueryKey, newerThan time.Time) {
 		g.refreshes = append(g.refreshes, refresh{key, newerThan})
 	})
 	g.queue.SetEnqueuer(func(w types.NamespacedName) { g.woken = append(g.woken, w) })
@@ -272,7 +271,7 @@ func (g *gateStrategy) decide(s *simulation, j *simJob) {
 	if g.durations {
 		rules.RunsFor = time.Duration(j.duration) * time.Second
 	}
-	entry := Entry{Workload: j.name, Key: querycache.Key{Gate: "gpu", Facts: facts.EquivalenceKey()}, Rank: rules.Rank, Aging: g.hold.Aging, PodSets: facts.PodSets}
+	entry := Entry{Workload: j.name, Key: registry.QueryKey{Gate: "gpu", Facts: facts.EquivalenceKey()}, Rank: rules.Rank, Aging: g.hold.Aging, PodSets: facts.PodSets}
 	var candidates []gate.Candidate
 	for _, c := range s.clusters {
 		candidates = append(candidates, gate.Candidate{Name: c.name, SampledAt: g.sampledAt, Shapes: []gate.ShapeMetrics{c.metrics[j.devices]}})

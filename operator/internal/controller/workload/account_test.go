@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +18,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -26,7 +28,7 @@ import (
 // or, if Kueue reports ready pods, hardly longer than until these are ready.
 func TestDevicesStayReservedUntilSamplesShowThem(t *testing.T) {
 	const settle = time.Minute
-	earlier, soon := noon.Add(-time.Hour), noon.Add(time.Second)
+	earlier, soon := fixture.Noon.Add(-time.Hour), fixture.Noon.Add(time.Second)
 	for _, tc := range []struct {
 		name                string
 		admitted, podsReady time.Time // zero = not
@@ -34,28 +36,28 @@ func TestDevicesStayReservedUntilSamplesShowThem(t *testing.T) {
 		want                int64
 	}{
 		{"check Ready", time.Time{}, time.Time{}, 2 * settle, 2},
-		{"admitted just now", noon, time.Time{}, settle / 2, 2},
-		{"admitted a settling time ago", noon, time.Time{}, 2 * settle, 0},
-		{"pods ready", noon, soon, settle / 2, 0},
-		{"pods ready in an earlier run", noon, earlier, settle / 2, 2},
-		{"pods not ready yet", noon, earlier, 3 * settle, 2},
-		{"pods not ready for long", noon, earlier, 5 * settle, 0},
+		{"admitted just now", fixture.Noon, time.Time{}, settle / 2, 2},
+		{"admitted a settling time ago", fixture.Noon, time.Time{}, 2 * settle, 0},
+		{"pods ready", fixture.Noon, soon, settle / 2, 0},
+		{"pods ready in an earlier run", fixture.Noon, earlier, settle / 2, 2},
+		{"pods not ready yet", fixture.Noon, earlier, 3 * settle, 2},
+		{"pods not ready for long", fixture.Noon, earlier, 5 * settle, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.ledger.Settle = settle
-			wl := readyFor(pendingWorkload(noon), "cluster1", noon)
+			wl := fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon)
 			if !tc.admitted.IsZero() {
-				setCondition(wl, kueue.WorkloadAdmitted, tc.admitted)
+				fixture.SetCondition(wl, kueue.WorkloadAdmitted, tc.admitted)
 			}
 			if !tc.podsReady.IsZero() {
-				setCondition(wl, kueue.WorkloadPodsReady, tc.podsReady)
+				fixture.SetCondition(wl, kueue.WorkloadPodsReady, tc.podsReady)
 			}
 			b.create(wl)
 			o := b.look()
-			b.ledger.Debit(o.entry("cluster1", noon))
+			b.ledger.Debit(o.Entry("cluster1", fixture.Noon))
 			b.reconcile()
-			if got := b.ledger.View().Devices("cluster1", noon.Add(tc.sampled), "other", o.facts.PodSets[0]); got != tc.want {
+			if got := b.ledger.View().Devices("cluster1", fixture.Noon.Add(tc.sampled), "other", o.Request.Facts.PodSets[0]); got != tc.want {
 				t.Errorf("%d devices reserved beside a sample of %s later, want %d", got, tc.sampled, tc.want)
 			}
 		})
@@ -74,12 +76,12 @@ func TestDevicesOfASliceStayReservedUntilItsClusterAdmitsIt(t *testing.T) {
 			if isRestarted {
 				look = b.restart
 			}
-			wl, cluster := withMultiKueue(pendingWorkload(noon)), "cluster1"
+			wl, cluster := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), "cluster1"
 			wl.Annotations, wl.Status.ClusterName = map[string]string{"kueue.x-k8s.io/elastic-job": "true"}, &cluster
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
 			b.create(wl)
 			look()
-			set := b.look().facts.PodSets[0]
+			set := b.look().Request.Facts.PodSets[0]
 			reserved := func() int64 { return b.ledger.View().Devices("cluster1", b.now().Add(2*settle), "other", set) }
 			if got, running := reserved(), b.ledger.View().Running("cluster1"); got != 2 || len(running) > 0 {
 				t.Errorf("before the admission %d devices are reserved and %d workloads run, want 2 and none", got, len(running))
@@ -115,31 +117,31 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 		end      func(*kueue.Workload)
 		reserved int64
 	}{
-		{"finished", func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, noon) }, 0},
+		{"finished", func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadFinished, fixture.Noon) }, 0},
 		{"quota lost", func(wl *kueue.Workload) { wl.Status.Admission = nil }, 2},
 		{"quota lost and reserved again between two looks", func(wl *kueue.Workload) {
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
-			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Minute))
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Minute))
 		}, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{PeriodSeconds: 3600})
 			b.ledger.Settle = time.Minute
-			wl := readyFor(pendingWorkload(noon), "cluster1", noon)
-			setCondition(wl, kueue.WorkloadAdmitted, noon)
+			wl := fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon)
+			fixture.SetCondition(wl, kueue.WorkloadAdmitted, fixture.Noon)
 			b.create(wl)
 			b.reconcile()
 			if got := b.ledger.DevicesByCluster()["cluster1"]; got != 2 {
 				t.Fatalf("%d devices reserved on cluster1, want 2", got)
 			}
 			b.clock.add(time.Minute)
-			set := b.look().facts.PodSets[0]
-			b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: querycache.Key{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
+			set := b.look().Request.Facts.PodSets[0]
+			b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: registry.QueryKey{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
 			b.refreshes = 0
 			b.update(tc.end)
 			b.account(b.look())
 			view := b.ledger.View()
-			if got := view.Credited("cluster1", noon, set); got != 2 {
+			if got := view.Credited("cluster1", fixture.Noon, set); got != 2 {
 				t.Errorf("%d devices credited, want 2", got)
 			}
 			for after, want := range map[time.Duration]int64{0: tc.reserved, b.ledger.Settle + time.Second: 0} {
@@ -163,7 +165,7 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 func TestDeletedWorkloadsAreForgotten(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	for i, uid := range []types.UID{"queued", "with quota", "with the name of another"} {
-		wl := pendingWorkload(noon)
+		wl := fixture.PendingWorkload(fixture.Noon)
 		wl.UID, wl.Status.Admission = uid, nil
 		if i > 0 {
 			b.delete()
@@ -171,7 +173,7 @@ func TestDeletedWorkloadsAreForgotten(t *testing.T) {
 		b.create(wl)
 		b.reconcile()
 		if uid == "with quota" {
-			e := b.look().entry("cluster1", noon)
+			e := b.look().Entry("cluster1", fixture.Noon)
 			e.UID = string(uid)
 			b.ledger.Debit(e)
 		}
@@ -185,7 +187,7 @@ func TestDeletedWorkloadsAreForgotten(t *testing.T) {
 	if len(b.histories.byUID) != 0 || len(b.histories.uids) != 0 {
 		t.Errorf("kept: %v, %v", b.histories.byUID, b.histories.uids)
 	}
-	b.create(pendingWorkload(noon))
+	b.create(fixture.PendingWorkload(fixture.Noon))
 	if b.look(); len(b.histories.byUID) != 0 {
 		t.Error("an observation alone must not be remembered")
 	}
@@ -199,17 +201,17 @@ func TestNominationsAreRememberedForTheCurrentAttempt(t *testing.T) {
 		want   int
 	}{
 		{"check Ready", func(*kueue.Workload) {}, 1},
-		{"evicted", func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, noon) }, 0},
+		{"evicted", func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon) }, 0},
 		{"check Pending", func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending }, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			wl := nominated(pendingWorkload(noon), "cluster1")
+			wl := fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1")
 			tc.change(wl)
 			b.create(wl)
 			o := b.look()
 			b.account(o)
-			if got := len(o.history.nominatedSeen); got != tc.want {
+			if got := len(o.History.NominatedSeen); got != tc.want {
 				t.Errorf("%d clusters remembered, want %d", got, tc.want)
 			}
 		})
@@ -220,10 +222,10 @@ func TestNominationsAreRememberedForTheCurrentAttempt(t *testing.T) {
 // a group. It does not show those of devices that it can't count.
 func TestOwnersWithoutMultiKueueAreUnknown(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := pendingWorkload(noon)
+	wl := fixture.PendingWorkload(fixture.Noon)
 	wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "nightly-1", UID: "nightly-1"}}
 	b.create(wl)
-	if owners := b.look().owners(); owners != nil {
+	if owners := b.look().Owners(); owners != nil {
 		t.Errorf("owners %v; a CronJob may own the job, and the exporter then shows the CronJob", owners)
 	}
 }
@@ -256,11 +258,11 @@ func TestEntriesNameTheOwnersOfPods(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: `floor(sum by (cluster) (free))`}})
-			wl := withMultiKueue(pendingWorkload(noon))
+			wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 			tc.change(wl)
 			b.create(wl)
 			b.reconcile()
-			entries := b.ledger.View().Entries(b.workload().Status.NominatedClusterNames[0], noon)
+			entries := b.ledger.View().Entries(b.workload().Status.NominatedClusterNames[0], fixture.Noon)
 			if len(entries) != 1 {
 				t.Fatalf("entries %v, want one", entries)
 			}

@@ -44,6 +44,6 @@ func (c *admissionCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.dispatching, prometheus.GaugeValue, dispatching)
 	ch <- prometheus.MustNewConstMetric(c.lagSeconds, prometheus.GaugeValue, c.lag.At(c.now()).Seconds())
 	for admission, n := range c.histories.countLateAdmissions() {
-		ch <- prometheus.MustNewConstMetric(c.notReady, prometheus.GaugeValue, float64(n), admission.gate, admission.cluster)
+		ch <- prometheus.MustNewConstMetric(c.notReady, prometheus.GaugeValue, float64(n), admission.Gate, admission.Cluster)
 	}
 }

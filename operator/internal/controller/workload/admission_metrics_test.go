@@ -5,6 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
@@ -12,10 +16,10 @@ import (
 
 func TestAdmissionMetrics(t *testing.T) {
 	known, lag := newHistories(), &dispatch.Lag{}
-	known.put("a", history{podsLate: &lateAdmission{gate: "gpu", cluster: "cluster2"}})
-	known.put("b", history{})
-	lag.Observe(noon.Add(-7*time.Second), noon.Add(-4*time.Second))
-	collector := newAdmissionCollector(known, lag, func() bool { return true }, func() time.Time { return noon })
+	known.put("a", lifecycle.History{PodsLate: &lifecycle.LateAdmission{Gate: "gpu", Cluster: "cluster2"}})
+	known.put("b", lifecycle.History{})
+	lag.Observe(fixture.Noon.Add(-7*time.Second), fixture.Noon.Add(-4*time.Second))
+	collector := newAdmissionCollector(known, lag, func() bool { return true }, func() time.Time { return fixture.Noon })
 	want := `
 # HELP plimsoll_dispatching 1 if this replica of the operator leads and nominates clusters for MultiKueue; 0 if another replica leads, none does, or --multikueue-dispatch is off.
 # TYPE plimsoll_dispatching gauge

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -12,70 +14,70 @@ import (
 
 // apply carries a step out: the wait queue, the writes in order with their events, then
 // metrics and the log. The first write that fails ends the step.
-func (r *Reconciler) apply(ctx context.Context, o *observation, s step) error {
-	if s.wait != nil {
-		r.waiting.Add(*s.wait)
+func (r *Reconciler) apply(ctx context.Context, o *lifecycle.Situation, s lifecycle.Step) error {
+	if s.Wait != nil {
+		r.waiting.Add(*s.Wait)
 	} else {
-		r.waiting.Remove(o.key)
+		r.waiting.Remove(o.Key)
 	}
-	if o.hasTurn && s.decision != nil {
-		r.waiting.Decided(o.key, decisionKind(*s.decision))
-	} else if o.hasTurn {
-		r.waiting.EndTurn(o.key)
+	if o.Room.HasTurn && s.Decision != nil {
+		r.waiting.Decided(o.Key, lifecycle.DecisionKind(*s.Decision))
+	} else if o.Room.HasTurn {
+		r.waiting.EndTurn(o.Key)
 	}
-	if o.wl != nil && (s.reservation == nil || s.reservation.hold == nil) {
-		r.ledger.ReleaseHold(string(o.wl.UID))
+	if o.Workload != nil && (s.Reservation == nil || s.Reservation.Hold == nil) {
+		r.ledger.ReleaseHold(string(o.Workload.UID))
 	}
-	if s.conflict != nil {
-		r.registry.ReportConflict(o.gateName, s.conflict.evidence, s.conflict.at)
+	if s.Conflict != nil {
+		r.registry.ReportConflict(o.Gate.Name, s.Conflict.Evidence, s.Conflict.At)
 	}
-	if s.decision != nil && s.decision.Join != "" {
-		r.registry.RequestCluster(o.gateName, s.decision.Join, o.now)
+	if s.Decision != nil && s.Decision.Join != "" {
+		r.registry.RequestCluster(o.Gate.Name, s.Decision.Join, o.Now)
 	}
-	if s.decision != nil {
-		r.metrics.decided(o.gateName, *s.decision)
+	if s.Decision != nil {
+		r.metrics.decided(o.Gate.Name, *s.Decision)
 	}
-	if s.mispredicted {
-		r.metrics.mispredicted(o.gateName)
+	if s.Mispredicted {
+		r.metrics.mispredicted(o.Gate.Name)
 	}
-	if o.wl == nil {
+	if o.Workload == nil {
 		return nil
 	}
-	if s.requeued {
-		r.metrics.requeued(o.gateName)
+	if s.Requeued {
+		r.metrics.requeued(o.Gate.Name)
 	}
-	if s.podsLate != nil {
-		o.history.podsLate = s.podsLate
+	if s.PodsLate != nil {
+		o.History.PodsLate = s.PodsLate
 	}
-	if s.lateAttempt > 0 {
-		o.history.lateAttempt = s.lateAttempt
+	if s.LateAttempt > 0 {
+		o.History.LateAttempt = s.LateAttempt
 	}
-	if s.reservation != nil {
-		o.history = o.history.withAdmittedPods(s.reservation.admittedPods)
+	if s.Reservation != nil {
+		o.History = o.History.WithAdmittedPods(s.Reservation.AdmittedPods)
 	}
 	r.remember(o)
-	if s.event != nil {
-		r.record(o, *s.event)
+	if s.Event != nil {
+		r.record(o, *s.Event)
 	}
-	done, err := r.writeAll(ctx, o, s.writes)
-	s.writes = s.writes[:done]
+	done, err := r.writeAll(ctx, o, s.Writes)
+	s.Writes = s.Writes[:done]
 	logStep(ctx, o, s)
 	return err
 }
 
 // writeAll sends the requests in order, each followed by the event, and returns the number of
 // successful writes.
-func (r *Reconciler) writeAll(ctx context.Context, o *observation, writes []write) (int, error) {
+func (r *Reconciler) writeAll(ctx context.Context, o *lifecycle.Situation, writes []lifecycle.Write) (int, error) {
 	var live *unstructured.Unstructured
 	for i, w := range writes {
 		var err error
 		if live, err = r.write(ctx, o, w, live); err != nil {
-			o.history.lastWrite.mayBeStored = mayBeStored(err)
+			o.History.LastWrite.MayBeStored = mayBeStored(err)
 			r.remember(o)
 			return i, err
 		}
-		if w.event != nil {
-			r.record(o, *w.event)
+		if w.Event != nil {
+			r.record(o, *w.Event)
 		}
 	}
 	return len(writes), nil
@@ -83,70 +85,70 @@ func (r *Reconciler) writeAll(ctx context.Context, o *observation, writes []writ
 
 // write sends one request. It returns the workload as the API server has it afterwards, with
 // managedFields, if the request was for the record.
-func (r *Reconciler) write(ctx context.Context, o *observation, w write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (r *Reconciler) write(ctx context.Context, o *lifecycle.Situation, w lifecycle.Write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch {
-	case w.record != nil:
-		live, err := r.writeRecord(ctx, o, *w.record)
-		if err == nil && w.record.reason != "" {
-			o.history.lastReason = w.record.reason
+	case w.Record != nil:
+		live, err := r.writeRecord(ctx, o, *w.Record)
+		if err == nil && w.Record.Reason != "" {
+			o.History.LastReason = w.Record.Reason
 			r.remember(o)
 		}
 		return live, err
-	case w.nomination != nil:
-		return nil, r.writeNomination(ctx, o, *w.nomination, live)
+	case w.Nomination != nil:
+		return nil, r.writeNomination(ctx, o, *w.Nomination, live)
 	}
-	if err := r.writeCheck(ctx, o, *w.check); err != nil {
+	if err := r.writeCheck(ctx, o, *w.Check); err != nil {
 		return nil, err
 	}
-	if w.check.rememberReason {
-		o.history.lastReason = w.check.decision.Reason
+	if w.Check.RememberReason {
+		o.History.LastReason = w.Check.Decision.Reason
 	}
-	if w.check.messageKind != "" {
-		o.history.lastMessage.kind, o.history.lastMessage.at = w.check.messageKind, o.now
+	if w.Check.MessageKind != "" {
+		o.History.LastMessage.Kind, o.History.LastMessage.At = w.Check.MessageKind, o.Now
 	}
 	r.remember(o)
-	if w.check.decision.State == gate.Ready && w.check.rememberReason {
-		r.metrics.ready(o.gateName, max(0, r.now().Sub(o.history.quotaSeenAt)))
+	if w.Check.Decision.State == gate.Ready && w.Check.RememberReason {
+		r.metrics.ready(o.Gate.Name, max(0, r.now().Sub(o.History.QuotaSeenAt)))
 	}
 	return nil, nil
 }
 
 // remember stores the observation's history.
-func (r *Reconciler) remember(o *observation) { r.histories.put(o.wl.UID, o.history) }
+func (r *Reconciler) remember(o *lifecycle.Situation) { r.histories.put(o.Workload.UID, o.History) }
 
-func (r *Reconciler) record(o *observation, e notice) {
+func (r *Reconciler) record(o *lifecycle.Situation, e lifecycle.Notice) {
 	kind := "Normal"
-	if e.warning {
+	if e.Warning {
 		kind = "Warning"
 	}
-	r.recorder.Eventf(o.wl, nil, kind, e.reason, "Gate", "%s", e.message)
+	r.recorder.Eventf(o.Workload, nil, kind, e.Reason, "Gate", "%s", e.Message)
 }
 
 // logStep writes one info line for a step with an event, and a debug line for any other step.
 // s.writes contains only successful writes. The next reconciliation repeats the failed write
 // and logs the transition then.
-func logStep(ctx context.Context, o *observation, s step) {
-	logger := log.FromContext(ctx).WithValues("gate", o.gateName, "from", o.phase, "to", s.leadsTo(o.phase))
-	events := make([]notice, 0, len(s.writes)+1)
-	if s.event != nil {
-		events = append(events, *s.event)
+func logStep(ctx context.Context, o *lifecycle.Situation, s lifecycle.Step) {
+	logger := log.FromContext(ctx).WithValues("gate", o.Gate.Name, "from", lifecycle.PhaseOf(o), "to", s.LeadsTo(lifecycle.PhaseOf(o)))
+	events := make([]lifecycle.Notice, 0, len(s.Writes)+1)
+	if s.Event != nil {
+		events = append(events, *s.Event)
 	}
 	var clusters []string
-	for _, w := range s.writes {
-		if w.event != nil {
-			events = append(events, *w.event)
+	for _, w := range s.Writes {
+		if w.Event != nil {
+			events = append(events, *w.Event)
 		}
-		if w.nomination != nil {
-			clusters = w.nomination.clusters
+		if w.Nomination != nil {
+			clusters = w.Nomination.Clusters
 		}
 	}
 	if len(events) == 0 {
-		logger.V(1).Info("Workload observed", "writes", len(s.writes), "requeueAfter", s.requeueAfter)
+		logger.V(1).Info("Workload observed", "writes", len(s.Writes), "requeueAfter", s.RequeueAfter)
 		return
 	}
 	var reasons, messages []string
 	for _, e := range events {
-		reasons, messages = append(reasons, e.reason), append(messages, e.message)
+		reasons, messages = append(reasons, e.Reason), append(messages, e.Message)
 	}
 	logger.Info("Workload transition", "reason", strings.Join(reasons, ","), "clusters", clusters, "message", strings.Join(messages, "; "))
 }

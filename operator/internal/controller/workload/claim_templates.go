@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,18 +65,18 @@ func (c *claimTemplates) get(ctx context.Context, reader client.Reader, key type
 // observeClaimTemplates reads the ResourceClaimTemplates of the workload's pods, if the gate's fit
 // query reads shares. An error ends the reconciliation: without the template, the pods would count
 // as pods with unused devices.
-func (r *Reconciler) observeClaimTemplates(ctx context.Context, o *observation) error {
-	if !shape.OptionsOf(&o.gate.Spec, nil).Shares {
+func (r *Reconciler) observeClaimTemplates(ctx context.Context, o *lifecycle.Situation) error {
+	if !shape.OptionsOf(&o.Gate.Spec, nil).Shares {
 		return nil
 	}
-	o.claimTemplates = map[string]*resourcev1.ResourceClaimSpec{}
-	for i := range o.wl.Spec.PodSets {
-		for _, name := range shape.ClaimTemplates(&o.wl.Spec.PodSets[i].Template.Spec) {
-			claim, err := r.claimTemplates.get(ctx, r.live, types.NamespacedName{Namespace: o.key.Namespace, Name: name}, o.now)
+	o.Request.ClaimTemplates = map[string]*resourcev1.ResourceClaimSpec{}
+	for i := range o.Workload.Spec.PodSets {
+		for _, name := range shape.ClaimTemplates(&o.Workload.Spec.PodSets[i].Template.Spec) {
+			claim, err := r.claimTemplates.get(ctx, r.live, types.NamespacedName{Namespace: o.Key.Namespace, Name: name}, o.Now)
 			if err != nil {
 				return err
 			}
-			o.claimTemplates[name] = claim
+			o.Request.ClaimTemplates[name] = claim
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -14,7 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
@@ -25,7 +27,7 @@ func (b *bench) placeJob() {
 	b.t.Helper()
 	b.clock.add(10 * time.Second)
 	b.update(func(wl *kueue.Workload) {
-		admitBy(wl, "cluster1")
+		fixture.AdmitBy(wl, "cluster1")
 		kueuestate.FindCheck(wl, "multikueue").LastTransitionTime = metav1.NewTime(b.now())
 	})
 	b.reconcile()
@@ -80,35 +82,35 @@ func TestComponentsAndHolds(t *testing.T) {
 		}, "Ready cluster1 has room for 2 such pods"},
 		{"after a restart", 2, (*bench).restartWithoutLedger, "Ready cluster1 has room for 2 such pods"},
 		{"added to the job later, and decided without samples", 1, func(b *bench) {
-			b.create(replica(1))
+			b.create(fixture.Replica(1))
 			b.decideWithoutSamples()
 		}, heldForBig},
 		{"with quota from after the placement, after a restart", 1, func(b *bench) {
-			wl := replica(1)
+			wl := fixture.Replica(1)
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(b.now())
 			b.create(wl)
 			b.restartWithoutLedger()
 		}, heldForBig},
 		{"after a restart, of a job whose component 0 has finished", 2, func(b *bench) {
 			b.selectReplica(0)
-			b.update(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, b.now()) })
+			b.update(func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadFinished, b.now()) })
 			b.restartWithoutLedger()
 		}, heldForBig},
-		{"added to the job later", 1, func(b *bench) { b.create(replica(1)) }, heldForBig},
+		{"added to the job later", 1, func(b *bench) { b.create(fixture.Replica(1)) }, heldForBig},
 		{"annotated after the job was placed", 1, func(b *bench) {
-			wl := replica(1)
+			wl := fixture.Replica(1)
 			wl.Annotations, wl.OwnerReferences = nil, nil
 			b.create(wl)
 			b.reconcile()
 			b.update(func(wl *kueue.Workload) {
-				wl.Annotations, wl.OwnerReferences = replica(1).Annotations, replica(1).OwnerReferences
+				wl.Annotations, wl.OwnerReferences = fixture.Replica(1).Annotations, fixture.Replica(1).OwnerReferences
 			})
 		}, heldForBig},
 		{"annotated as a component of a finished job of another kind", 1, func(b *bench) {
 			b.selectReplica(0)
-			b.update(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, b.now()) })
+			b.update(func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadFinished, b.now()) })
 			b.reconcile()
-			wl := replica(1)
+			wl := fixture.Replica(1)
 			wl.Annotations["kueue.x-k8s.io/job-owner-gvk"] = "/v1, Kind=ConfigMap"
 			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: new(true)},
 				{APIVersion: "v1", Kind: "ConfigMap", Name: "any", UID: "job"}}
@@ -139,11 +141,11 @@ func TestComponentsAndHolds(t *testing.T) {
 func TestAddedComponentWaitsForItsTurn(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.createPlacedComponents()
-	wl := withMultiKueue(pendingWorkload(noon))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	componentOf("a")(wl)
 	b.create(wl)
-	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().facts.PodSets}
+	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.waiting.Add(urgent)
 	b.reconcile()
 	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" {
@@ -171,12 +173,12 @@ func TestRunTimeOfAJobIsThatOfItsLongestComponent(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			for i, limit := range []*int32{ptr.To[int32](600), tc.other} {
-				wl := replica(i)
+				wl := fixture.Replica(i)
 				wl.Spec.MaximumExecutionTimeSeconds = limit
 				b.create(wl)
 			}
 			b.selectReplica(0)
-			if got := b.look().rules().RunsFor; got < tc.want || got > tc.want+tc.want/8 {
+			if got := b.look().Rules().RunsFor; got < tc.want || got > tc.want+tc.want/8 {
 				t.Errorf("component 0 is decided as if the job ran for %s, want %s", got, tc.want)
 			}
 		})

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -16,9 +18,9 @@ import (
 // createReplicasWithQuota stores n replicas, of which the first ones hold quota, and selects the first.
 func (b *bench) createReplicasWithQuota(n, quota int) {
 	for i := range n {
-		wl := replica(i)
+		wl := fixture.Replica(i)
 		if i >= quota {
-			withoutQuota(wl)
+			fixture.WithoutQuota(wl)
 		}
 		b.create(wl)
 	}
@@ -57,7 +59,7 @@ func TestNoHoldForComponentsWithoutQuota(t *testing.T) {
 	b.submit("next", 2, 0, 9*time.Minute)
 	b.expectHolds("cluster1 team-a/next")
 	b.key = types.NamespacedName{Namespace: "team-a", Name: "serve-1"}
-	b.update(func(wl *kueue.Workload) { wl.Status = replica(1).Status })
+	b.update(func(wl *kueue.Workload) { wl.Status = fixture.Replica(1).Status })
 	b.selectReplica(0)
 	b.reconcile()
 	b.round()
@@ -73,9 +75,9 @@ func TestComponentsThatCannotStart(t *testing.T) {
 		counts bool
 	}{
 		{"waits for quota", func(*kueue.Workload) {}, true},
-		{"deactivated by a user", deactivated, false},
+		{"deactivated by a user", fixture.Deactivated, false},
 		{"without a queue", func(wl *kueue.Workload) { wl.Spec.QueueName = "" }, false},
-		{"pauses", pausing, true},
+		{"pauses", fixture.Pausing, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
@@ -120,7 +122,7 @@ func TestPrimaryWaitsBrieflyForTheQuotaOfItsJob(t *testing.T) {
 			if tc.follows {
 				b.clock.add(time.Second - timing.JobQuotaGrace)
 				b.selectReplica(1)
-				b.update(func(wl *kueue.Workload) { wl.Status = replica(1).Status })
+				b.update(func(wl *kueue.Workload) { wl.Status = fixture.Replica(1).Status })
 			}
 			b.waiting.StartRounds() // the early round
 			for _, key := range b.refreshed {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -15,24 +15,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
-// replica is one workload of a LeaderWorkerSet, with two devices for one pod.
-func replica(index int) *kueue.Workload {
-	wl := withMultiKueue(pendingWorkload(noon))
-	wl.Name, wl.UID = fmt.Sprintf("serve-%d", index), types.UID(fmt.Sprintf("uid-%d", index))
-	wl.Spec.QueueName = "gpu"
-	wl.Annotations = map[string]string{
-		kueuestate.ComponentAnnotation:  fmt.Sprint(index),
-		"kueue.x-k8s.io/job-owner-gvk":  "leaderworkerset.x-k8s.io/v1, Kind=LeaderWorkerSet",
-		"kueue.x-k8s.io/job-owner-name": "serve",
-	}
-	wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: "LeaderWorkerSet", Name: "serve", UID: "job"}}
-	return wl
-}
-
 // createReplicas stores the replicas and selects the first one.
 func (b *bench) createReplicas(n int) {
 	for i := range n {
-		b.create(replica(i))
+		b.create(fixture.Replica(i))
 	}
 	b.selectReplica(0)
 }
@@ -171,7 +157,7 @@ func TestPrimaryFollowsFinishedComponents(t *testing.T) {
 	b.update(func(wl *kueue.Workload) {
 		cluster := "cluster2"
 		wl.Status.ClusterName = &cluster
-		setCondition(wl, kueue.WorkloadFinished, noon)
+		fixture.SetCondition(wl, kueue.WorkloadFinished, fixture.Noon)
 	})
 	b.selectReplica(0)
 	b.room(map[string]float64{"cluster1": 9, "cluster2": 1})
@@ -211,11 +197,14 @@ func TestComponentWithoutAnUnfinishedPrimary(t *testing.T) {
 		end  func(*bench)
 	}{
 		{"finished", func(b *bench) {
-			b.update(func(wl *kueue.Workload) { rejectedCheck(wl); setCondition(wl, kueue.WorkloadFinished, noon) })
+			b.update(func(wl *kueue.Workload) {
+				fixture.RejectedCheck(wl)
+				fixture.SetCondition(wl, kueue.WorkloadFinished, fixture.Noon)
+			})
 		}},
 		{"is being deleted", func(b *bench) {
 			b.update(func(wl *kueue.Workload) {
-				rejectedCheck(wl)
+				fixture.RejectedCheck(wl)
 				wl.Finalizers = []string{"kueue.x-k8s.io/resource-in-use"}
 			})
 			b.delete()
@@ -253,7 +242,7 @@ func TestPlacementOfOneComponentWakesTheOthers(t *testing.T) {
 
 func TestAnnotationRestrictsClusters(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := withMultiKueue(pendingWorkload(noon))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	wl.Annotations = map[string]string{kueuestate.ClusterNamesAnnotation: "cluster9, cluster2"}
 	b.create(wl)
 	b.room(map[string]float64{"cluster1": 99, "cluster2": 1})
@@ -270,7 +259,7 @@ func TestAnnotationRestrictsClusters(t *testing.T) {
 
 func TestAnnotationThatExcludesEveryCluster(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := withMultiKueue(pendingWorkload(noon))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	wl.Annotations = map[string]string{kueuestate.ClusterNamesAnnotation: "cluster9"}
 	b.create(wl)
 	b.reconcile()

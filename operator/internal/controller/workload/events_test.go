@@ -3,6 +3,8 @@ package workload
 import (
 	"testing"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -13,15 +15,15 @@ import (
 // Workloads that wait for quota cost nothing. Everything that ends a reservation is seen.
 func TestEventsOfWorkloads(t *testing.T) {
 	queued := func() *kueue.Workload {
-		wl := pendingWorkload(noon)
+		wl := fixture.PendingWorkload(fixture.Noon)
 		wl.Status.Admission, wl.Status.Conditions = nil, nil
 		return wl
 	}
-	reserved := func() *kueue.Workload { return pendingWorkload(noon) }
+	reserved := func() *kueue.Workload { return fixture.PendingWorkload(fixture.Noon) }
 	finished := reserved()
-	setCondition(finished, kueue.WorkloadFinished, noon)
+	fixture.SetCondition(finished, kueue.WorkloadFinished, fixture.Noon)
 	deleting := reserved()
-	deleting.DeletionTimestamp = &metav1.Time{Time: noon}
+	deleting.DeletionTimestamp = &metav1.Time{Time: fixture.Noon}
 	for _, tc := range []struct {
 		name     string
 		old, now *kueue.Workload
@@ -34,9 +36,9 @@ func TestEventsOfWorkloads(t *testing.T) {
 		{"finishes", reserved(), finished, true},
 		{"is finished", finished, finished, false},
 		{"is being deleted", reserved(), deleting, true},
-		{"waits for quota with a Ready check", readyFor(queued(), "cluster1", noon), readyFor(queued(), "cluster1", noon), true},
-		{"is finished with a Ready check", readyFor(finished.DeepCopy(), "cluster1", noon), readyFor(finished.DeepCopy(), "cluster1", noon), false},
-		{"yielded", withRecord(queued(), dispatch.Record{SleepsUntil: noon}), withRecord(queued(), dispatch.Record{SleepsUntil: noon}), true},
+		{"waits for quota with a Ready check", fixture.ReadyFor(queued(), "cluster1", fixture.Noon), fixture.ReadyFor(queued(), "cluster1", fixture.Noon), true},
+		{"is finished with a Ready check", fixture.ReadyFor(finished.DeepCopy(), "cluster1", fixture.Noon), fixture.ReadyFor(finished.DeepCopy(), "cluster1", fixture.Noon), false},
+		{"yielded", fixture.WithRecord(queued(), dispatch.Record{SleepsUntil: fixture.Noon}), fixture.WithRecord(queued(), dispatch.Record{SleepsUntil: fixture.Noon}), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := concernsGate.Update(event.UpdateEvent{ObjectOld: tc.old, ObjectNew: tc.now}); got != tc.want {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +18,7 @@ import (
 // copiedSlice is a slice of an elastic job with MultiKueue. It holds quota, and replaces another slice;
 // empty = none.
 func copiedSlice(name, replaces string, since time.Time) *kueue.Workload {
-	return withMultiKueue(localSlice(name, replaces, 1, since))
+	return fixture.WithMultiKueue(localSlice(name, replaces, 1, since))
 }
 
 // evict begins an eviction as Kueue does: it clears the cluster and resets the checks, and the quota
@@ -24,7 +26,7 @@ func copiedSlice(name, replaces string, since time.Time) *kueue.Workload {
 func (b *bench) evict() {
 	b.t.Helper()
 	b.update(func(wl *kueue.Workload) {
-		setCondition(wl, kueue.WorkloadEvicted, b.now())
+		fixture.SetCondition(wl, kueue.WorkloadEvicted, b.now())
 		wl.Status.ClusterName, wl.Status.NominatedClusterNames = nil, nil
 		for i := range wl.Status.AdmissionChecks {
 			wl.Status.AdmissionChecks[i].State = kueue.CheckStatePending
@@ -37,8 +39,8 @@ func (b *bench) evict() {
 func (b *bench) runOn(cluster string) {
 	b.t.Helper()
 	b.update(func(wl *kueue.Workload) {
-		admitBy(wl, cluster)
-		setCondition(wl, kueue.WorkloadAdmitted, b.now())
+		fixture.AdmitBy(wl, cluster)
+		fixture.SetCondition(wl, kueue.WorkloadAdmitted, b.now())
 	})
 	b.reconcile()
 }
@@ -65,7 +67,7 @@ func TestSliceFollowsAnEvictedRunningSlice(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.room(onlyCluster1)
-			b.create(copiedSlice("slice-1", "", noon))
+			b.create(copiedSlice("slice-1", "", fixture.Noon))
 			b.reconcile()
 			b.runOn("cluster1")
 			b.clock.add(time.Minute)
@@ -105,8 +107,8 @@ func (b *bench) expectFollower(name, replaces string, isRestart bool, want []str
 	b.clock.add(time.Minute)
 	b.room(map[string]float64{"cluster1": 0, "cluster2": 9})
 	b.create(copiedSlice(name, replaces, b.now()))
-	if o := b.look(); !isRestart && len(want) > 1 && !slices.Equal(o.sliceSeenOn, want[1:]) {
-		b.t.Errorf("seen on %v, want %v", o.sliceSeenOn, want[1:])
+	if o := b.look(); !isRestart && len(want) > 1 && !slices.Equal(o.Job.SliceSeenOn, want[1:]) {
+		b.t.Errorf("seen on %v, want %v", o.Job.SliceSeenOn, want[1:])
 	}
 	b.reconcile()
 	if diff := cmp.Diff(want, b.workload().Status.NominatedClusterNames, cmpopts.EquateEmpty()); diff != "" {
@@ -120,7 +122,7 @@ func TestSliceFollowsAnEvictedPinnedSlice(t *testing.T) {
 	for _, isRestart := range []bool{false, true} {
 		b := newBench(t, v1alpha1.PlacementGateSpec{})
 		b.room(onlyCluster1)
-		b.create(copiedSlice("slice-1", "", noon))
+		b.create(copiedSlice("slice-1", "", fixture.Noon))
 		b.reconcile()
 		b.runOn("cluster1")
 		b.update(func(wl *kueue.Workload) { replaced(wl, b.now()) })
@@ -141,7 +143,7 @@ func TestSliceFollowsAnEvictedPinnedSlice(t *testing.T) {
 func TestSliceDoesNotFollowAReleasedSliceThatRan(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(onlyCluster1)
-	b.create(copiedSlice("slice-1", "", noon))
+	b.create(copiedSlice("slice-1", "", fixture.Noon))
 	b.reconcile()
 	b.update(func(wl *kueue.Workload) { replaced(wl, b.now()) })
 	b.create(copiedSlice("slice-2", "slice-1", b.now()))

@@ -4,6 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,7 +19,7 @@ import (
 
 // evictedJob is a workload of a Job that ran on cluster1 until its eviction began at noon.
 func evictedJob() *kueue.Workload {
-	wl := withMultiKueue(pendingWorkload(noon.Add(-time.Hour)))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon.Add(-time.Hour)))
 	wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: types.UID("job")}}
 	return wl
 }
@@ -26,10 +30,10 @@ func TestEvictionsInABacklogAreNotRepaired(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		repaired bool // a nomination completed the first eviction
-		phase    Phase
+		phase    lifecycle.Phase
 	}{
-		{"MultiKueue completed another one just now", false, PhaseEvicting},
-		{"another one was stuck for as long", true, PhaseEvictionStuck},
+		{"MultiKueue completed another one just now", false, lifecycle.PhaseEvicting},
+		{"another one was stuck for as long", true, lifecycle.PhaseEvictionStuck},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const after = 30 * time.Second
@@ -39,31 +43,31 @@ func TestEvictionsInABacklogAreNotRepaired(t *testing.T) {
 			for i := range first.Status.AdmissionChecks {
 				first.Status.AdmissionChecks[i].State = kueue.CheckStateReady
 			}
-			setCondition(first, kueue.WorkloadAdmitted, noon.Add(-time.Minute))
+			fixture.SetCondition(first, kueue.WorkloadAdmitted, fixture.Noon.Add(-time.Minute))
 			b.create(first)
 			b.reconcile()
 			b.clock.add(after)
 			b.update(func(wl *kueue.Workload) {
 				if tc.repaired {
-					withRecord(wl, dispatch.Record{Attempt: 2, Repair: true})
+					fixture.WithRecord(wl, dispatch.Record{Attempt: 2, Repair: true})
 				}
-				setCondition(wl, kueue.WorkloadEvicted, noon)
+				fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
 				quota := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-				quota.Status, quota.LastTransitionTime = metav1.ConditionFalse, metav1.NewTime(noon.Add(after))
+				quota.Status, quota.LastTransitionTime = metav1.ConditionFalse, metav1.NewTime(fixture.Noon.Add(after))
 				wl.Status.Admission, wl.Status.ClusterName = nil, nil
 			})
 			b.reconcile()
 
 			last := evictedJob()
 			last.Name, last.UID = "last", "last"
-			setCondition(last, kueue.WorkloadEvicted, noon)
+			fixture.SetCondition(last, kueue.WorkloadEvicted, fixture.Noon)
 			b.create(last)
-			if got := phaseOf(b.look()); got != tc.phase {
+			if got := lifecycle.PhaseOf(b.look()); got != tc.phase {
 				t.Errorf("phase %s, want %s", got, tc.phase)
 			}
 			b.clock.add(time.Minute + time.Second)
-			if got := phaseOf(b.look()); got != PhaseEvictionStuck {
-				t.Errorf("a minute later: phase %s, want %s", got, PhaseEvictionStuck)
+			if got := lifecycle.PhaseOf(b.look()); got != lifecycle.PhaseEvictionStuck {
+				t.Errorf("a minute later: phase %s, want %s", got, lifecycle.PhaseEvictionStuck)
 			}
 		})
 	}

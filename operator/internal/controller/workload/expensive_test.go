@@ -3,12 +3,10 @@
 package workload
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 )
 
 // The tests of this file are much slower with the race detector. Others test the same goroutines with it.
@@ -34,7 +32,7 @@ func TestLineDecidesAlike(t *testing.T) {
 				t.Errorf("%s: %q waits in a line of its own", s.name, variants[i].name)
 			}
 			for j, other := range decided {
-				isBehind := other.entry.Rank.Before(a.entry.Rank, a.entry.Aging, noon)
+				isBehind := other.entry.Rank.Before(a.entry.Rank, a.entry.Aging, fixture.Noon)
 				if i == j || isBehind || !a.isInLineOf(other) {
 					continue
 				}
@@ -49,45 +47,6 @@ func TestLineDecidesAlike(t *testing.T) {
 	for i, v := range variants[1:] {
 		if differs[i+1] == v.isAlike {
 			t.Errorf("%q is decided differently in some situation: %t", v.name, differs[i+1])
-		}
-	}
-}
-
-// Whatever the hub shows, the observation has a documented phase, the step is one that Kueue accepts,
-// and carrying it out leads to a state that needs no further write.
-func TestStepsOfRandomObservations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("simulates many cases")
-	}
-	const most = 8 // steps until nothing is left to write
-	covered := map[Phase]int{}
-	for seed := range uint64(40_000) {
-		l := ledger.New(time.Second, time.Hour)
-		o := chance{rand.New(rand.NewPCG(seed, 1))}.observe(l)
-		for n := 0; ; n++ {
-			covered[o.phase]++
-			s := next(o)
-			if err := forbidden(o, s); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, o.phase, err)
-			}
-			to := s.leadsTo(o.phase)
-			if !isDocumented(o.phase, to) {
-				t.Fatalf("seed %d: %s leads to %s, which is not documented", seed, o.phase, to)
-			}
-			if len(s.writes) == 0 {
-				break
-			}
-			if n == most {
-				t.Fatalf("seed %d, phase %s: the step still writes %+v", seed, o.phase, s.writes[0])
-			}
-			if err := carryOut(o, s, l); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, o.phase, err)
-			}
-		}
-	}
-	for _, phase := range declaredPhases(t) {
-		if covered[phase] == 0 {
-			t.Errorf("phase %s was never observed", phase)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,43 +27,43 @@ func (e errNotFound) Error() string { return fmt.Sprintf("workload %s does not e
 // Explain decides about a workload as the next reconciliation would, and writes nothing.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.Explanation, error) {
 	o, err := r.observe(ctx, key)
-	if err == nil && o.wl != nil && !kueuestate.HoldsQuota(o.wl) {
-		err = r.observeWorkload(ctx, o, o.wl)
+	if err == nil && o.Workload != nil && !kueuestate.HoldsQuota(o.Workload) {
+		err = r.observeWorkload(ctx, o, o.Workload)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if o.wl == nil {
+	if o.Workload == nil {
 		return nil, errNotFound{key}
 	}
-	e := &gate.Explanation{Workload: key.String(), Gate: o.gateName, Nominated: o.wl.Status.NominatedClusterNames,
-		Cluster: o.placedOn(), Dispatch: o.record}
-	if o.recordErr != nil {
-		e.Problem = o.recordErr.Error()
+	e := &gate.Explanation{Workload: key.String(), Gate: o.Gate.Name, Nominated: o.Workload.Status.NominatedClusterNames,
+		Cluster: o.PlacedOn(), Dispatch: o.Record.Record}
+	if o.Record.Err != nil {
+		e.Problem = o.Record.Err.Error()
 	}
-	if len(o.checks) > 0 {
-		e.State, e.Message = string(o.check().State), o.check().Message
+	if len(o.Checks.Own) > 0 {
+		e.State, e.Message = string(o.Check().State), o.Check().Message
 	}
-	snapshot := gate.Snapshot{Workload: o.wl, Own: o.checks, MultiKueue: o.multiKueue, Config: o.workers.config, Connected: o.workers.connected,
+	snapshot := gate.Snapshot{Workload: o.Workload, Own: o.Checks.Own, MultiKueue: o.Checks.MultiKueue, Config: o.MultiKueue.Config, Connected: o.MultiKueue.Connected,
 		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.nominates}
 	switch {
 	case !r.isLeader():
 		e.Follower = true
 		e.Problem = "this replica of the operator is not the leader, and only the leader knows what the gate would decide; query the leader"
-	case len(o.checks) == 0:
-	case !o.gateKnown && o.gateExists:
-		snapshot.Fault = "PlacementGate " + o.gateName + " to be read by the operator"
-	case !o.gateKnown:
-		snapshot.Fault = "PlacementGate " + o.gateName + ", which does not exist"
-	case o.gate.Problem != "":
-		snapshot.Fault = "PlacementGate " + o.gateName + " to be repaired: " + o.gate.Problem
+	case len(o.Checks.Own) == 0:
+	case !o.Gate.Known && o.Gate.Exists:
+		snapshot.Fault = "PlacementGate " + o.Gate.Name + " to be read by the operator"
+	case !o.Gate.Known:
+		snapshot.Fault = "PlacementGate " + o.Gate.Name + ", which does not exist"
+	case o.Gate.Problem != "":
+		snapshot.Fault = "PlacementGate " + o.Gate.Name + " to be repaired: " + o.Gate.Problem
 	default:
 		if err := r.explainDecision(ctx, o, e); err != nil {
 			return nil, err
 		}
 		snapshot.Decision = &e.Decision
 	}
-	e.WaitsFor = snapshot.WaitsFor(o.now)
+	e.WaitsFor = snapshot.WaitsFor(o.Now)
 	return e, nil
 }
 
@@ -77,26 +79,25 @@ func (r *Reconciler) isLeader() bool {
 
 // explainDecision adds the verdicts on the clusters, and the decision of the next reconciliation. A
 // decision that sends the workload nowhere keeps the order that the verdicts give.
-func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gate.Explanation) error {
-	results, fleet, err := r.cache.ResultsToExplain(ctx, o.gate, o.jobFacts())
+func (r *Reconciler) explainDecision(ctx context.Context, o *lifecycle.Situation, e *gate.Explanation) error {
+	candidates, fleet, err := r.cache.CandidatesToExplain(ctx, o.Gate.Gate, o.JobFacts())
 	if err != nil {
 		return err
 	}
-	r.addResults(o, results, fleet)
-	o.phase = phaseOf(o)
+	r.addRoom(o, candidates, fleet)
 	if err := r.measureOthers(ctx, o); err != nil {
 		return err
 	}
-	e.Facts = o.jobFacts()
-	attempt := o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl)
-	e.Problem, e.Conditions, e.SkippedConditions = o.fleet.Problem, o.fleet.Conditions, o.fleet.SkippedConditions
-	e.Rank, e.Preceding = o.rank(), ""
-	if o.preceding.Name != "" {
-		e.Preceding = o.preceding.String()
+	e.Facts = o.JobFacts()
+	attempt := o.Record.Attempt + 1 + kueuestate.CountEvictions(o.Workload)
+	e.Problem, e.Conditions, e.SkippedConditions = o.Room.Fleet.Problem, o.Room.Fleet.Conditions, o.Room.Fleet.SkippedConditions
+	e.Rank, e.Preceding = o.Rank(), ""
+	if o.Room.Preceding.Name != "" {
+		e.Preceding = o.Room.Preceding.String()
 	}
-	e.Decision, e.Clusters = gate.Explain(e.Facts, o.candidates, o.fleet, o.view, o.rules(), attempt, o.now)
-	e.Decision.Hold = o.usableHold(e.Decision)
-	next := o.nextDecision()
+	e.Decision, e.Clusters = gate.Explain(e.Facts, o.Room.Candidates, o.Room.Fleet, o.Room.View, o.Rules(), attempt, o.Now)
+	e.Decision.Hold = o.UsableHold(e.Decision)
+	next := o.NextDecision()
 	if next == nil {
 		return nil
 	}
@@ -105,18 +106,6 @@ func (r *Reconciler) explainDecision(ctx context.Context, o *observation, e *gat
 	}
 	next.Verdicts = nil
 	e.Decision = *next
-	return nil
-}
-
-// nextDecision returns the decision that the next reconciliation writes; nil = it decides nothing.
-func (o *observation) nextDecision() *gate.Decision {
-	if o.phase == PhaseWaiting || o.phase == PhaseNominating {
-		return o.stepDecide().decision
-	}
-	if o.phase == PhaseAwaitingPrimary {
-		d := o.decisionWithoutPrimary()
-		return &d
-	}
 	return nil
 }
 
@@ -129,8 +118,8 @@ func hideOtherNamespaces(e *gate.Explanation, namespace string) {
 	isOther := func(workload string) bool { return workload != "" && !strings.HasPrefix(workload, namespace+"/") }
 	if isOther(e.Preceding) {
 		for _, text := range []*string{&e.Decision.Message, &e.WaitsFor} {
-			if *text == queuedMessage(e.Preceding) {
-				*text = queuedMessage(otherNamespace)
+			if *text == lifecycle.QueuedMessage(e.Preceding) {
+				*text = lifecycle.QueuedMessage(otherNamespace)
 			}
 		}
 		e.Preceding = otherNamespace

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -59,7 +61,7 @@ func newExplainBench(t *testing.T, namespaces, workloads int) (*bench, *blockedS
 	b.lead()
 	for n := range namespaces {
 		for i := range workloads {
-			wl := withMultiKueue(pendingWorkload(noon))
+			wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 			wl.Namespace, wl.Name = fmt.Sprintf("team-%d", n), fmt.Sprintf("job-%d", i)
 			wl.UID = types.UID(wl.Namespace + wl.Name)
 			wl.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.product": string(wl.UID)}

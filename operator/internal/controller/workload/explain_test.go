@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,7 +20,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
@@ -26,7 +30,7 @@ import (
 func (b *bench) expectExplained() {
 	b.t.Helper()
 	b.lead()
-	want := next(b.look()).decision
+	want := lifecycle.Next(b.look()).Decision
 	got, err := b.Explain(b.t.Context(), b.key)
 	if err != nil {
 		b.t.Fatal(err)
@@ -48,10 +52,10 @@ func TestExplanationOfAWorkloadThatIsGivenUp(t *testing.T) {
 	minute := int32(60)
 	b := newBench(t, v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &minute}})
 	b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	b.clock.add(2 * time.Minute)
-	if d := next(b.look()).decision; d.Reason != gate.ReasonGaveUp {
+	if d := lifecycle.Next(b.look()).Decision; d.Reason != gate.ReasonGaveUp {
 		t.Fatalf("the gate decides %s %s", d.State, d.Reason)
 	}
 	b.expectExplained()
@@ -62,14 +66,14 @@ func TestExplanationOfAWorkloadThatIsGivenUp(t *testing.T) {
 func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.lead()
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	podSets := []shape.PodSet{{Name: "trainer", Resource: "nvidia.com/gpu", Model: "H100", Flavor: "secret-flavor", DevicesPerPod: 2, Pods: 3, NodeSelector: map[string]string{"team": "secret"}}}
 	for _, namespace := range []string{"team-a", "team-b"} {
 		b.ledger.Debit(ledger.Entry{UID: "uid-" + namespace, Workload: namespace + "/secret-project", Cluster: "cluster1", ClusterQueue: "secret-queue", PodSets: podSets,
-			DebitedAt: noon, Owners: []ledger.Owner{{Namespace: namespace, Kind: "Job", Name: "secret-project"}}})
+			DebitedAt: fixture.Noon, Owners: []ledger.Owner{{Namespace: namespace, Kind: "Job", Name: "secret-project"}}})
 	}
-	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/secret-urgent"}, PodSets: b.look().facts.PodSets})
+	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/secret-urgent"}, PodSets: b.look().Request.Facts.PodSets})
 
 	response := httptest.NewRecorder()
 	b.Handler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, Prefix+"team-a/job", nil))
@@ -88,7 +92,7 @@ func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
 			}
 			continue
 		}
-		want := ledger.Entry{Workload: otherNamespace, Cluster: "cluster1", DebitedAt: noon, PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 2, Pods: 3}}}
+		want := ledger.Entry{Workload: otherNamespace, Cluster: "cluster1", DebitedAt: fixture.Noon, PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 2, Pods: 3}}}
 		if d := cmp.Diff(want, entry); d != "" {
 			t.Errorf("entry of another namespace (-want +got):\n%s", d)
 		}

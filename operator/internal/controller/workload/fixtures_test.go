@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,15 +24,12 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
-
-var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // clock is a clock that tests advance.
 type clock struct {
@@ -116,7 +113,7 @@ type bench struct {
 	recorder *events.FakeRecorder
 	key      types.NamespacedName
 	// refreshed are the keys of the refreshes that the wait queue requested; refreshes counts them.
-	refreshed []querycache.Key
+	refreshed []registry.QueryKey
 	refreshes int
 	// woken are the workloads that the wait queue woke.
 	woken []types.NamespacedName
@@ -131,7 +128,7 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 			t.Fatal(err)
 		}
 	}
-	c := &clock{time: noon}
+	c := &clock{time: fixture.Noon}
 	b := &bench{clock: c, t: t, source: &fakeSource{clock: c, fit: map[string]float64{"cluster1": 9, "cluster2": 9}},
 		recorder: events.NewFakeRecorder(1000), key: types.NamespacedName{Namespace: "team-a", Name: "job"}}
 	b.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&kueue.Workload{}, &kueue.MultiKueueCluster{}).
@@ -149,7 +146,7 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
 	gates.Put(b.gate)
 	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, registry: gates, ledger: reservations, nominates: true, now: c.now,
-		waiting: waitqueue.New(gates, c.now, func(key querycache.Key, _ time.Time) {
+		waiting: waitqueue.New(gates, c.now, func(key registry.QueryKey, _ time.Time) {
 			b.refreshes++
 			b.refreshed = append(b.refreshed, key)
 		}), histories: newHistories(),
@@ -158,7 +155,7 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 	b.waiting.SetEnqueuer(func(key types.NamespacedName) { b.woken = append(b.woken, key) })
 	gates.OnChange(func(name string) { b.waiting.MarkDirty(name) })
 	for _, name := range []string{"cluster1", "cluster2"} {
-		b.connect(name, noon.Add(-time.Hour))
+		b.connect(name, fixture.Noon.Add(-time.Hour))
 	}
 	return b
 }
@@ -313,13 +310,12 @@ func (b *bench) reconcile() reconcile.Result {
 }
 
 // look observes and measures the workload as a reconciliation does.
-func (b *bench) look() *observation {
+func (b *bench) look() *lifecycle.Situation {
 	b.t.Helper()
 	o, err := b.observe(b.t.Context(), b.key)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o.phase = phaseOf(o)
 	if err := b.measure(b.t.Context(), o); err != nil {
 		b.t.Fatal(err)
 	}
@@ -333,67 +329,6 @@ func (b *bench) events() []string {
 		list = append(list, <-b.recorder.Events)
 	}
 	return list
-}
-
-// pendingWorkload holds quota since a time, requests two devices for one pod and has a
-// Pending check of the gate.
-func pendingWorkload(since time.Time) *kueue.Workload {
-	two := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "job", UID: "uid"}}
-	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: two, Requests: two}}}}}}}
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpu"}
-	setCondition(wl, kueue.WorkloadQuotaReserved, since)
-	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "plimsoll", State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(since)}}
-	return wl
-}
-
-// withMultiKueue adds MultiKueue's check, which is Pending.
-func withMultiKueue(wl *kueue.Workload) *kueue.Workload {
-	wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "multikueue", State: kueue.CheckStatePending,
-		LastTransitionTime: wl.Status.AdmissionChecks[0].LastTransitionTime})
-	return wl
-}
-
-// nominated sets the gate's check Ready, adds MultiKueue's and nominates clusters.
-func nominated(wl *kueue.Workload, clusters ...string) *kueue.Workload {
-	wl.Status.AdmissionChecks[0].State, wl.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
-	return withMultiKueue(wl)
-}
-
-// admitBy makes a cluster admit a workload with MultiKueue's check, as MultiKueue records it.
-func admitBy(wl *kueue.Workload, cluster string) {
-	wl.Status.ClusterName, wl.Status.NominatedClusterNames = &cluster, nil
-	kueuestate.FindCheck(wl, "multikueue").State = kueue.CheckStateReady
-}
-
-// readyFor sets the gate's check Ready for a cluster, without MultiKueue.
-func readyFor(wl *kueue.Workload, cluster string, at time.Time) *kueue.Workload {
-	wl.Status.AdmissionChecks[0] = kueue.AdmissionCheckState{Name: "plimsoll", State: kueue.CheckStateReady, Message: "there is room",
-		LastTransitionTime: metav1.NewTime(at),
-		PodSetUpdates:      []kueue.PodSetUpdate{{Name: "main", Annotations: map[string]string{v1alpha1.ClusterAnnotation: cluster}}}}
-	return wl
-}
-
-// withRecord adds the annotation plimsoll.dev/dispatch. A record without a time of its quota
-// belongs to the quota that the workload holds.
-func withRecord(wl *kueue.Workload, record dispatch.Record) *kueue.Workload {
-	if reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); record.QuotaReservedAt.IsZero() && reserved != nil {
-		record.QuotaReservedAt = reserved.LastTransitionTime.UTC()
-	}
-	wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
-	return wl
-}
-
-// recordOf is the record of an attempt that nominated clusters at a time. withRecord adds the
-// time of the quota.
-func recordOf(at time.Time, clusters ...string) dispatch.Record {
-	return dispatch.Record{}.Begin(clusters, time.Time{}, "there is room", at)
-}
-
-// setCondition adds a condition that is True since a time.
-func setCondition(wl *kueue.Workload, kind string, at time.Time) {
-	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
 }
 
 // checkTexts are state and message of the workload's checks.

@@ -4,12 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
 // A user may activate a workload that was given up. It then has the whole time again, also if part of
@@ -17,13 +18,13 @@ import (
 func TestActivatedWorkloadHasTheWholeTimeAgain(t *testing.T) {
 	giveUp := int32(120)
 	for _, before := range []dispatch.Record{
-		{UnplacedSince: noon.Add(-120 * time.Second)},
-		{UnplacedSince: noon.Add(-20 * time.Second), UnplacedSeconds: 100},
-		{UnplacedSeconds: 120, Yields: 2, WaitsSince: noon.Add(-time.Hour)},
+		{UnplacedSince: fixture.Noon.Add(-120 * time.Second)},
+		{UnplacedSince: fixture.Noon.Add(-20 * time.Second), UnplacedSeconds: 100},
+		{UnplacedSeconds: 120, Yields: 2, WaitsSince: fixture.Noon.Add(-time.Hour)},
 	} {
 		b := newBench(t, v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &giveUp}})
 		b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
-		b.create(withRecord(withMultiKueue(pendingWorkload(noon.Add(-time.Hour))), before))
+		b.create(fixture.WithRecord(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon.Add(-time.Hour))), before))
 		expect := func(when string, want kueue.CheckState) {
 			t.Helper()
 			b.reconcile()
@@ -37,7 +38,7 @@ func TestActivatedWorkloadHasTheWholeTimeAgain(t *testing.T) {
 		}
 		b.update(func(wl *kueue.Workload) { // as Kueue rejects it, and reserves quota when it is active again
 			wl.Status.AdmissionChecks[0].State, wl.Status.AdmissionChecks[0].Message = kueue.CheckStatePending, ""
-			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Hour))
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Hour))
 			wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: kueue.WorkloadDeactivated, Count: 1}}}
 		})
 		b.clock.add(time.Hour)
@@ -46,23 +47,5 @@ func TestActivatedWorkloadHasTheWholeTimeAgain(t *testing.T) {
 		expect("before giveUpAfterSeconds", kueue.CheckStatePending)
 		b.clock.add(time.Second)
 		expect("after giveUpAfterSeconds", kueue.CheckStateRejected)
-	}
-}
-
-// A component that is rejected with its primary component gets the whole time again, too.
-func TestRejectedComponentHasTheWholeTimeAgain(t *testing.T) {
-	hour := int32(3600)
-	o := observationWith(func(o *observation) {
-		secondComponent(o)
-		o.wl.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{UnplacedSeconds: 3600, Attempt: 1}.Encode()
-		deactivatedByCheck(o.component.primary)
-		o.gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &hour
-	})
-	s := next(o)
-	if len(s.writes) != 2 || s.writes[0].record == nil || s.writes[1].check == nil || s.writes[1].check.decision.State != gate.Rejected {
-		t.Fatalf("writes %+v, want the record and the rejection", s.writes)
-	}
-	if record := s.writes[0].record.record; record.UnplacedSeconds != 0 || record.Attempt != 1 {
-		t.Errorf("the record is %+v", record)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -37,7 +39,7 @@ func (b *bench) submit(name string, pods, priority int32, waited time.Duration) 
 // submitChanged is submit with a change of the workload.
 func (b *bench) submitChanged(name string, pods, priority int32, waited time.Duration, change func(*kueue.Workload)) {
 	b.t.Helper()
-	wl := withMultiKueue(pendingWorkload(b.now().Add(-waited)))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(b.now().Add(-waited)))
 	wl.Name, wl.UID = name, types.UID(name)
 	wl.Spec.PodSets[0].Count, wl.Spec.Priority = pods, ptr.To(priority)
 	change(wl)
@@ -139,7 +141,7 @@ func TestHoldEndsWithTheWait(t *testing.T) {
 		{"deleted", func(b *bench) { b.delete() }},
 		{"evicted", func(b *bench) { b.update(func(wl *kueue.Workload) { wl.Status.Admission = nil }) }},
 		{"finished", func(b *bench) {
-			b.update(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, b.now()) })
+			b.update(func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadFinished, b.now()) })
 		}},
 		{"check removed from the queue", func(b *bench) { b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks = nil }) }},
 		{"gate deleted", func(b *bench) { b.registry.Delete("gpu") }},

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
@@ -24,33 +23,22 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 		return nil, "", err
 	}
 	switch {
-	case o.wl == nil:
+	case o.Workload == nil:
 		return nil, "it does not exist", nil
-	case !kueuestate.HoldsQuota(o.wl):
+	case !kueuestate.HoldsQuota(o.Workload):
 		return nil, "it holds no quota", nil
-	case len(o.checks) != 1:
+	case len(o.Checks.Own) != 1:
 		return nil, "it does not have one check of a gate", nil
-	case !o.gateKnown:
-		return nil, "PlacementGate " + o.gateName + " is not known", nil
-	case o.gate.Problem != "":
-		return nil, "PlacementGate " + o.gateName + " is not ready: " + o.gate.Problem, nil
+	case !o.Gate.Known:
+		return nil, "PlacementGate " + o.Gate.Name + " is not known", nil
+	case o.Gate.Problem != "":
+		return nil, "PlacementGate " + o.Gate.Name + " is not ready: " + o.Gate.Problem, nil
 	}
-	facts := o.jobFacts()
-	results, fleet := r.cache.Results(ctx, o.gate, facts)
-	o.view = r.viewFor(o)
-	return &gate.Inputs{Facts: facts, Candidates: o.candidatesWith(results), Fleet: fleet, View: o.view, Rules: o.rules(),
-		Attempt: o.record.Attempt + 1 + kueuestate.CountEvictions(o.wl), Source: o.gate.Spec.SourceRef.Name, OwnFit: o.gate.Spec.Queries.Fit != "", AwaitsCheck: o.awaitedCheck()}, "", nil
-}
-
-// awaitedCheck returns an admission check of another controller than the gate and MultiKueue that is not
-// Ready. Empty means none.
-func (o *observation) awaitedCheck() string {
-	for _, c := range o.wl.Status.AdmissionChecks {
-		if name := string(c.Name); c.State != kueue.CheckStateReady && name != o.multiKueue && !slices.Contains(o.checks, name) {
-			return name
-		}
-	}
-	return ""
+	facts := o.JobFacts()
+	candidates, fleet := r.cache.Candidates(ctx, o.Gate.Gate, facts)
+	o.Room.View = r.viewFor(o)
+	return &gate.Inputs{Facts: facts, Candidates: o.Usable(candidates), Fleet: fleet, View: o.Room.View, Rules: o.Rules(),
+		Attempt: o.Record.Attempt + 1 + kueuestate.CountEvictions(o.Workload), Source: o.Gate.Spec.SourceRef.Name, OwnFit: o.Gate.Spec.Queries.Fit != "", AwaitsCheck: o.AwaitedCheck()}, "", nil
 }
 
 // Holds returns the clusters that gates hold for waiting workloads.

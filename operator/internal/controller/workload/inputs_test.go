@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -30,7 +32,7 @@ func TestMovedWorkloadAvoidsTheClusterItLeft(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.clock.add(tc.after)
 			b.room(tc.room)
-			wl := withMultiKueue(pendingWorkload(b.now().Add(-time.Minute)))
+			wl := fixture.WithMultiKueue(fixture.PendingWorkload(b.now().Add(-time.Minute)))
 			moved("cluster1")(wl)
 			b.create(wl)
 			b.reconcile()
@@ -61,7 +63,7 @@ func TestMovedWorkloadAvoidsTheClusterItLeft(t *testing.T) {
 func TestPlacedWorkloadKeepsTheRecordOfItsMove(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(map[string]float64{"cluster1": 90, "cluster2": 1})
-	wl := pendingWorkload(b.now().Add(-time.Minute))
+	wl := fixture.PendingWorkload(b.now().Add(-time.Minute))
 	moved("cluster1")(wl)
 	b.create(wl)
 	b.reconcile()
@@ -76,8 +78,8 @@ func TestInputs(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.lead()
 	b.room(map[string]float64{"cluster1": 0, "cluster2": 3})
-	wl := withMultiKueue(pendingWorkload(noon.Add(-time.Hour)))
-	admitBy(wl, "cluster1")
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon.Add(-time.Hour)))
+	fixture.AdmitBy(wl, "cluster1")
 	b.create(wl)
 	in, problem, err := b.Inputs(t.Context(), b.key)
 	if err != nil || problem != "" {
@@ -90,7 +92,7 @@ func TestInputs(t *testing.T) {
 	if in.AwaitsCheck != "" {
 		t.Errorf("awaits %s", in.AwaitsCheck)
 	}
-	other := withMultiKueue(pendingWorkload(noon.Add(-time.Hour)))
+	other := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon.Add(-time.Hour)))
 	other.Name, other.UID = "provisions", "provisions"
 	other.Status.AdmissionChecks = append(other.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "provisioning", State: kueue.CheckStatePending})
 	b.create(other)
@@ -100,12 +102,12 @@ func TestInputs(t *testing.T) {
 	for name, change := range map[string]func(){
 		"it does not exist": func() { b.key = types.NamespacedName{Namespace: "team-a", Name: "other"} },
 		"it holds no quota": func() {
-			other := pendingWorkload(noon)
+			other := fixture.PendingWorkload(fixture.Noon)
 			other.Name, other.UID, other.Status = "idle", "idle", kueue.WorkloadStatus{}
 			b.create(other)
 		},
 		"it does not have one check of a gate": func() {
-			other := pendingWorkload(noon)
+			other := fixture.PendingWorkload(fixture.Noon)
 			other.Name, other.UID, other.Status.AdmissionChecks = "ungated", "ungated", nil
 			b.create(other)
 		},

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -28,11 +30,11 @@ func TestRepairAvoidsTheClusterThatWasLeft(t *testing.T) {
 			if tc.disconnected != "" {
 				b.disconnect(tc.disconnected)
 			}
-			wl, inactive := withMultiKueue(pendingWorkload(noon)), false
+			wl, inactive := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), false
 			wl.Spec.Active = &inactive
-			setCondition(wl, kueue.WorkloadEvicted, noon)
-			b.create(withRecord(wl, recordOf(noon, "cluster1").Reclaim("rebalance", "big waits", 0, noon).Move("cluster1", "team-a/big")))
-			b.clock.add(stuckAfter)
+			fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
+			b.create(fixture.WithRecord(wl, fixture.RecordOf(fixture.Noon, "cluster1").Reclaim("rebalance", "big waits", 0, fixture.Noon).Move("cluster1", "team-a/big")))
+			b.clock.add(fixture.StuckAfter)
 			for range 10 {
 				b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
 				b.reconcile()
@@ -50,8 +52,8 @@ func TestRepairAvoidsTheClusterThatWasLeft(t *testing.T) {
 func TestWideningAvoidsTheClusterThatWasLeft(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.putGate(func(g *registry.Gate) { g.Problem = "MetricsSource thanos does not exist" })
-	b.create(withRecord(nominated(pendingWorkload(noon.Add(-3*time.Minute)), "cluster2"),
-		recordOf(noon.Add(-2*time.Minute), "cluster2").Reclaim("rebalance", "big waits", 0, noon.Add(-4*time.Minute)).Woken().Move("cluster1", "team-a/big")))
+	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-3*time.Minute)), "cluster2"),
+		fixture.RecordOf(fixture.Noon.Add(-2*time.Minute), "cluster2").Reclaim("rebalance", "big waits", 0, fixture.Noon.Add(-4*time.Minute)).Woken().Move("cluster1", "team-a/big")))
 	b.reconcile()
 	if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster2"}) {
 		t.Errorf("nominated %v", got)

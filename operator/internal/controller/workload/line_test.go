@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +41,7 @@ func TestRestrictedWorkloadDoesNotStopOthers(t *testing.T) {
 			b.createPlacedComponents()
 			b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
 			for i, name := range []string{"restricted", "free"} {
-				wl := withMultiKueue(pendingWorkload(noon.Add(time.Duration(i-10) * time.Minute)))
+				wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon.Add(time.Duration(i-10) * time.Minute)))
 				wl.Name, wl.UID = name, types.UID(name)
 				if i == 0 {
 					tc.change(wl)
@@ -61,15 +63,15 @@ func TestRestrictedWorkloadDoesNotStopOthers(t *testing.T) {
 func TestWaitForACopyDoesNotStopOthers(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
-	other := withMultiKueue(pendingWorkload(noon.Add(time.Second)))
+	other := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon.Add(time.Second)))
 	other.Name, other.UID = "other", "other"
 	b.create(other)
 	b.reconcile()
 	b.key.Name = "job"
 	b.disconnect("cluster1")
-	b.withLostQuota(false, "", noon)
+	b.withLostQuota(false, "", fixture.Noon)
 	b.reconcile() // the quota is reserved again
 	b.room(onlyCluster2)
 	b.round()
@@ -143,7 +145,7 @@ func lineVariants() []lineVariant {
 // moved is a workload that left a cluster for another one a minute ago.
 func moved(from string) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) {
-		record := dispatch.Record{}.Reclaim("rebalance", "test", 0, noon.Add(-time.Minute)).Woken().Move(from, "team-a/big")
+		record := dispatch.Record{}.Reclaim("rebalance", "test", 0, fixture.Noon.Add(-time.Minute)).Woken().Move(from, "team-a/big")
 		wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
 	}
 }
@@ -151,7 +153,7 @@ func moved(from string) func(*kueue.Workload) {
 // sliceOn is a slice of an elastic job, evicted after it was sent to a cluster where its copy may be.
 func sliceOn(cluster string) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) {
-		record := dispatch.Record{}.Begin([]string{cluster}, noon.Add(-time.Hour), "test", noon.Add(-time.Hour))
+		record := dispatch.Record{}.Begin([]string{cluster}, fixture.Noon.Add(-time.Hour), "test", fixture.Noon.Add(-time.Hour))
 		wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode(), "kueue.x-k8s.io/elastic-job": "true",
 			"kueue.x-k8s.io/workload-slice-replacement-for": wl.Namespace + "/slice-1"}
 	}
@@ -167,7 +169,7 @@ func urgent(wl *kueue.Workload) { wl.Spec.Priority = ptr.To[int32](1000) }
 
 // age makes a workload wait for longer than hold.agingSeconds.
 func age(wl *kueue.Workload) {
-	wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(-5 * time.Hour))
+	wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(-5 * time.Hour))
 }
 
 // componentOf makes a workload the second component of a job.
@@ -183,13 +185,13 @@ func componentOf(job types.UID) func(*kueue.Workload) {
 func (b *bench) createPlacedComponents() {
 	b.t.Helper()
 	for job, cluster := range map[types.UID]string{"a": "cluster1", "b": "cluster2"} {
-		wl := withMultiKueue(pendingWorkload(noon))
+		wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 		componentOf(job)(wl)
 		wl.Name, wl.UID, wl.Annotations[kueuestate.ComponentAnnotation] = "placed-"+string(job), "placed-"+job, "0"
 		wl.Status.ClusterName = &cluster
 		b.create(wl)
 	}
-	b.ledger.Debit(ledger.Entry{UID: "counted", Cluster: "cluster2", DecidedBy: "placed-b", DebitedAt: noon,
+	b.ledger.Debit(ledger.Entry{UID: "counted", Cluster: "cluster2", DecidedBy: "placed-b", DebitedAt: fixture.Noon,
 		PodSets: []shape.PodSet{{Resource: "amd.com/gpu", DevicesPerPod: 1, Pods: 1}}})
 }
 
@@ -213,7 +215,7 @@ func lineSituations() []lineSituation {
 	heldFor := func(d time.Duration) func(*bench) {
 		return func(b *bench) {
 			hold := &ledger.Hold{Gate: "gpu", UID: "big", Workload: "team-a/big", Cluster: "cluster2", PodSets: one,
-				Rank: order.Rank{Since: noon.Add(-time.Hour), Name: "team-a/big"}, Since: noon, StartsBy: noon.Add(d)}
+				Rank: order.Rank{Since: fixture.Noon.Add(-time.Hour), Name: "team-a/big"}, Since: fixture.Noon, StartsBy: fixture.Noon.Add(d)}
 			if !b.ledger.Commit(b.ledger.View(), hold.UID, nil, nil, hold) {
 				b.t.Fatal("the ledger has changed")
 			}
@@ -221,7 +223,7 @@ func lineSituations() []lineSituation {
 	}
 	running := func(priority int32) func(*bench) {
 		return func(b *bench) {
-			b.ledger.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster2", ClusterQueue: "urgent", Priority: priority, PodSets: one, Since: noon.Add(-time.Hour)})
+			b.ledger.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster2", ClusterQueue: "urgent", Priority: priority, PodSets: one, Since: fixture.Noon.Add(-time.Hour)})
 		}
 	}
 	oneOn := func(cluster string) map[string]float64 {
@@ -273,15 +275,15 @@ func decideInSituation(t *testing.T, s lineSituation, change func(*kueue.Workloa
 		}
 	}
 	s.prepare(b)
-	wl := pendingWorkload(noon.Add(-time.Minute))
+	wl := fixture.PendingWorkload(fixture.Noon.Add(-time.Minute))
 	if !s.isLocal {
-		wl = withMultiKueue(wl)
+		wl = fixture.WithMultiKueue(wl)
 	}
 	change(wl)
 	b.create(wl)
 	o := b.look()
-	d, _, _ := o.decide()
-	decided := lineDecision{entry: o.waitEntry(o.queryKey)}
+	d, _, _ := o.Decide()
+	decided := lineDecision{entry: o.WaitEntry(o.Room.Key)}
 	if d.State == gate.Ready {
 		decided.fits = slices.Sorted(slices.Values(d.Order))
 	}

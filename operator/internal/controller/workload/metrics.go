@@ -5,6 +5,8 @@ import (
 	"time"
 	"unicode"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
@@ -70,7 +72,7 @@ var pendingReasons = []string{gate.ReasonNoDecisions, gate.ReasonNoRoom, gate.Re
 	gate.ReasonFleetConditionUnmet, gate.ReasonOrphanedCopy, gate.ReasonGateNotReady}
 
 // nominationReasons are the reasons of all nominations.
-var nominationReasons = []string{reasonNominated, reasonNominatedAgain, reasonEvictionRepair,
+var nominationReasons = []string{lifecycle.ReasonNominated, lifecycle.ReasonNominatedAgain, lifecycle.ReasonEvictionRepair,
 	string(dispatch.StageWiden), string(dispatch.StageHeal), string(dispatch.StageAll)}
 
 // startAtZero creates the series of a gate and of its clusters. A series that is born with

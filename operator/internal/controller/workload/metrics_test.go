@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -16,7 +18,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
@@ -24,19 +25,19 @@ import (
 
 func TestMetricsExposition(t *testing.T) {
 	gates, reservations, exposed := registry.New(), ledger.New(time.Second, time.Hour), prometheus.NewPedanticRegistry()
-	clock := func() time.Time { return noon }
-	waiting := waitqueue.New(gates, clock, func(querycache.Key, time.Time) {})
+	clock := func() time.Time { return fixture.Noon }
+	waiting := waitqueue.New(gates, clock, func(registry.QueryKey, time.Time) {})
 	m := newMetrics(exposed, reservations, gates, waiting, clock)
 	gates.Put(registry.Gate{Name: "gpu"})
 	gates.Put(registry.Gate{Name: "idle", Clusters: []registry.Cluster{{Name: "cluster1"}}})
 	h100 := shape.PodSet{Resource: "nvidia.com/gpu", Model: "H100", DevicesPerPod: 8, Pods: 2}
 	anyModel := shape.PodSet{Resource: "nvidia.com/gpu", DevicesPerPod: 1, Pods: 1}
 	for i, podSets := range [][]shape.PodSet{{h100}, {h100, anyModel}} {
-		waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: strconv.Itoa(i)}, Key: querycache.Key{Gate: "gpu"}, PodSets: podSets})
+		waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: strconv.Itoa(i)}, Key: registry.QueryKey{Gate: "gpu"}, PodSets: podSets})
 	}
-	gates.SetWaiting("gpu", registry.WaitSummary{Workloads: 2, Since: noon.Add(-90 * time.Second)})
+	gates.SetWaiting("gpu", registry.WaitSummary{Workloads: 2, Since: fixture.Noon.Add(-90 * time.Second)})
 	gates.SetFailingQueries(map[string]string{"gpu": "fit: connection refused"})
-	reservations.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: noon.Add(-time.Minute), PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
+	reservations.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: fixture.Noon.Add(-time.Minute), PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
 	m.decided("gpu", gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom})
 	m.decided("gpu", gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable})
 	m.ready("gpu", 2*time.Second)
@@ -147,7 +148,7 @@ func TestDurationsHaveMillisecondResolution(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.room(onlyCluster1)
-			b.create(pendingWorkload(noon))
+			b.create(fixture.PendingWorkload(fixture.Noon))
 			exposed := prometheus.NewRegistry()
 			exposed.MustRegister(b.metrics.readySeconds, b.metrics.admitSeconds)
 			b.clock.add(tc.seen)
@@ -158,7 +159,9 @@ func TestDurationsHaveMillisecondResolution(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.clock.add(200 * time.Millisecond)
-			b.update(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadAdmitted, b.now().Truncate(time.Second)) })
+			b.update(func(wl *kueue.Workload) {
+				fixture.SetCondition(wl, kueue.WorkloadAdmitted, b.now().Truncate(time.Second))
+			})
 			b.reconcile()
 			want := map[string]float64{"plimsoll_gate_ready_seconds": tc.ready, "plimsoll_gate_admitted_seconds": tc.admitted}
 			if diff := cmp.Diff(want, histogramSums(t, exposed)); diff != "" {

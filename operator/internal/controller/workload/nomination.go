@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,32 +23,32 @@ import (
 // writeNomination sets the nominated clusters on the workload as the API server has it now;
 // live = that object, nil = read it. If Kueue's state does not accept a nomination, or the
 // list has changed since the decision, the write is a conflict.
-func (r *Reconciler) writeNomination(ctx context.Context, o *observation, w nominationWrite, live *unstructured.Unstructured) error {
+func (r *Reconciler) writeNomination(ctx context.Context, o *lifecycle.Situation, w lifecycle.NominationWrite, live *unstructured.Unstructured) error {
 	if live == nil {
-		live = workloadPatch(o.wl, "")
-		if err := r.live.Get(ctx, o.key, live); err != nil {
+		live = workloadPatch(o.Workload, "")
+		if err := r.live.Get(ctx, o.Key, live); err != nil {
 			return err
 		}
 	}
 	wl := &kueue.Workload{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, wl); err != nil {
-		return fmt.Errorf("read workload %s: %w", o.key, err)
+		return fmt.Errorf("read workload %s: %w", o.Key, err)
 	}
-	before := o.wl.Status.NominatedClusterNames
-	if !kueuestate.AcceptsNomination(wl, o.multiKueue, o.evictionLag, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
-		return newConflict(o.wl)
+	before := o.Workload.Status.NominatedClusterNames
+	if !kueuestate.AcceptsNomination(wl, o.Checks.MultiKueue, o.MultiKueue.EvictionLag, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
+		return newConflict(o.Workload)
 	}
-	u, owner, err := r.nominationPatch(ctx, live, w.clusters)
+	u, owner, err := r.nominationPatch(ctx, live, w.Clusters)
 	if err != nil {
 		return err
 	}
 	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), owner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("nominate clusters for workload %s: %w", o.key, err)
+		return fmt.Errorf("nominate clusters for workload %s: %w", o.Key, err)
 	}
-	o.history = o.history.nominated(len(before) == 0, r.now())
+	o.History = o.History.Nominated(len(before) == 0, r.now())
 	r.rememberWrite(o, u)
-	added := slices.DeleteFunc(slices.Clone(w.clusters), func(c string) bool { return slices.Contains(before, c) })
-	r.metrics.nominated(added, w.reason)
+	added := slices.DeleteFunc(slices.Clone(w.Clusters), func(c string) bool { return slices.Contains(before, c) })
+	r.metrics.nominated(added, w.Reason)
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,18 +16,22 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
 )
 
+// newSituation has what does not depend on the workload.
+func (r *Reconciler) newSituation(key types.NamespacedName) *lifecycle.Situation {
+	return &lifecycle.Situation{Key: key, Now: r.now(), MultiKueue: lifecycle.MultiKueue{Nominates: r.nominates}, Room: lifecycle.Room{LedgerTTL: r.ledger.TTL}}
+}
+
 // observe reads the workload and every object that its next step depends on.
-func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
-	o := &observation{key: key, now: r.now(), nominates: r.nominates, ledgerTTL: r.ledger.TTL, hasTurn: r.waiting.HasTurn(key)}
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*lifecycle.Situation, error) {
+	o := r.newSituation(key)
+	o.Room.HasTurn = r.waiting.HasTurn(key)
 	wl := &kueue.Workload{}
 	if err := r.client.Get(ctx, key, wl); apierrors.IsNotFound(err) {
 		return o, nil
@@ -33,28 +39,22 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 		return nil, err
 	}
 	if !kueuestate.HoldsQuota(wl) {
-		o.observeRecord(r, wl)
+		r.observeRecord(o, wl)
 		return o, r.observeLostQuota(ctx, o)
 	}
 	return o, r.observeWorkload(ctx, o, wl)
 }
 
 // observeRecord reads what the controller itself knows of the workload.
-func (o *observation) observeRecord(r *Reconciler, wl *kueue.Workload) {
-	o.wl = wl
-	o.history, o.lag = r.histories.get(wl.UID), r.lag.At(o.now)
-	o.evictionLag = max(o.lag, r.evictions.At(o.now))
-	o.readRecord()
+func (r *Reconciler) observeRecord(o *lifecycle.Situation, wl *kueue.Workload) {
+	o.Workload = wl
+	o.History, o.MultiKueue.Lag = r.histories.get(wl.UID), r.lag.At(o.Now)
+	o.MultiKueue.EvictionLag = max(o.MultiKueue.Lag, r.evictions.At(o.Now))
+	o.Record = lifecycle.DecodeRecord(wl, o.Now)
 }
 
-// readRecord reads the annotation plimsoll.dev/dispatch.
-func (o *observation) readRecord() {
-	o.record, o.recordErr = dispatch.Decode(o.wl.Annotations)
-	o.record = o.record.Until(o.now)
-}
-
-func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *kueue.Workload) error {
-	o.observeRecord(r, wl)
+func (r *Reconciler) observeWorkload(ctx context.Context, o *lifecycle.Situation, wl *kueue.Workload) error {
+	r.observeRecord(o, wl)
 	if err := r.observeChecks(ctx, o); err != nil {
 		return err
 	}
@@ -67,12 +67,12 @@ func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *ku
 	if err := r.observeFlavors(ctx, o); err != nil {
 		return err
 	}
-	if o.multiKueue == "" {
-		o.nodeRequirements = o.requirementsOnNodes()
+	if o.Checks.MultiKueue == "" {
+		o.Request.NodeRequirements = o.RequirementsOnNodes()
 	} else if err := r.observeWorkers(ctx, o); err != nil {
 		return err
 	}
-	if len(o.checks) > 0 {
+	if len(o.Checks.Own) > 0 {
 		if err := r.observeGate(ctx, o); err != nil {
 			return err
 		}
@@ -83,16 +83,16 @@ func (r *Reconciler) observeWorkload(ctx context.Context, o *observation, wl *ku
 	if err := r.observeClaimTemplates(ctx, o); err != nil {
 		return err
 	}
-	o.facts = o.factsUnder(o.wl, &o.gate.Spec)
-	o.totalWaiting = r.registry.TotalWaiting()
-	o.conflictEvidence = r.registry.Conflict(o.gateName, o.now)
+	o.Request.Facts = o.FactsUnder(o.Workload, &o.Gate.Spec)
+	o.Gate.TotalWaiting = r.registry.TotalWaiting()
+	o.Gate.Conflict = r.registry.Conflict(o.Gate.Name, o.Now)
 	return nil
 }
 
-func (r *Reconciler) observeChecks(ctx context.Context, o *observation) error {
-	o.forgetChecks()
+func (r *Reconciler) observeChecks(ctx context.Context, o *lifecycle.Situation) error {
+	forgetChecks(o)
 	gates := map[string]string{}
-	for _, entry := range o.wl.Status.AdmissionChecks {
+	for _, entry := range o.Workload.Status.AdmissionChecks {
 		check := &kueue.AdmissionCheck{}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: string(entry.Name)}, check); apierrors.IsNotFound(err) {
 			continue // Kueue removes the entry of a deleted check
@@ -100,18 +100,18 @@ func (r *Reconciler) observeChecks(ctx context.Context, o *observation) error {
 			return err
 		}
 		if name, ok := kueuestate.GateOf(check); ok {
-			o.checks, gates[check.Name] = append(o.checks, check.Name), name
+			o.Checks.Own, gates[check.Name] = append(o.Checks.Own, check.Name), name
 		}
 		if check.Spec.ControllerName == v1alpha1.TrialControllerName {
-			o.trialChecks = append(o.trialChecks, check.Name)
+			o.Checks.Trials = append(o.Checks.Trials, check.Name)
 		}
 		if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
-			o.multiKueue, o.workers.config = check.Name, name
+			o.Checks.MultiKueue, o.MultiKueue.Config = check.Name, name
 		}
 	}
-	slices.Sort(o.checks)
-	if len(o.checks) > 0 {
-		o.gateName = gates[o.checks[0]]
+	slices.Sort(o.Checks.Own)
+	if len(o.Checks.Own) > 0 {
+		o.Gate.Name = gates[o.Checks.Own[0]]
 	}
 	return nil
 }
@@ -119,25 +119,25 @@ func (r *Reconciler) observeChecks(ctx context.Context, o *observation) error {
 // observeFlavors reads the flavors that Kueue assigned. A flavor that does not exist has no
 // labels; any other error ends the reconciliation, because a missing label would widen the
 // workload to every device model.
-func (r *Reconciler) observeFlavors(ctx context.Context, o *observation) error {
-	o.flavorLabels = map[string]map[string]string{}
-	if o.wl.Status.Admission == nil {
+func (r *Reconciler) observeFlavors(ctx context.Context, o *lifecycle.Situation) error {
+	o.Request.FlavorLabels = map[string]map[string]string{}
+	if o.Workload.Status.Admission == nil {
 		return nil
 	}
-	for _, name := range o.assignedFlavors() {
+	for _, name := range o.AssignedFlavors() {
 		flavor := &kueue.ResourceFlavor{}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		o.flavorLabels[name] = flavor.Spec.NodeLabels
+		o.Request.FlavorLabels[name] = flavor.Spec.NodeLabels
 	}
 	return r.observeQueue(ctx, o)
 }
 
-func (r *Reconciler) observeWorkers(ctx context.Context, o *observation) error {
-	o.workers.connectedSince, o.workers.disconnected = map[string]time.Time{}, map[string]string{}
+func (r *Reconciler) observeWorkers(ctx context.Context, o *lifecycle.Situation) error {
+	o.MultiKueue.ConnectedSince, o.MultiKueue.Disconnected = map[string]time.Time{}, map[string]string{}
 	config := &kueue.MultiKueueConfig{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: o.workers.config}, config); err != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: o.MultiKueue.Config}, config); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	for _, name := range config.Spec.Clusters {
@@ -150,103 +150,104 @@ func (r *Reconciler) observeWorkers(ctx context.Context, o *observation) error {
 			cluster = nil
 		}
 		why := kueuestate.DisconnectedReason(config, name, cluster)
-		if why == "" && !kueuestate.AllowsCluster(o.wl, name) {
+		if why == "" && !kueuestate.AllowsCluster(o.Workload, name) {
 			why = "is not in annotation " + kueuestate.ClusterNamesAnnotation
 		}
 		if why != "" {
-			o.workers.disconnected[name] = why
+			o.MultiKueue.Disconnected[name] = why
 			continue
 		}
-		o.workers.connected = append(o.workers.connected, name)
+		o.MultiKueue.Connected = append(o.MultiKueue.Connected, name)
 		active := apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive)
-		o.workers.connectedSince[name] = active.LastTransitionTime.Time
+		o.MultiKueue.ConnectedSince[name] = active.LastTransitionTime.Time
 	}
 	return nil
 }
 
 // observeGate takes the gate from the registry. If the registry does not have it, the API
 // server's spec at least provides the widening times and the model's labels.
-func (r *Reconciler) observeGate(ctx context.Context, o *observation) error {
-	o.gate, o.gateKnown = r.registry.Get(o.gateName)
-	o.gateExists = o.gateKnown
-	if !o.gateKnown {
+func (r *Reconciler) observeGate(ctx context.Context, o *lifecycle.Situation) error {
+	name := o.Gate.Name
+	o.Gate.Gate, o.Gate.Known = r.registry.Get(name)
+	o.Gate.Exists = o.Gate.Known
+	if !o.Gate.Known {
 		pg := &v1alpha1.PlacementGate{}
-		err := r.client.Get(ctx, client.ObjectKey{Name: o.gateName}, pg)
+		err := r.client.Get(ctx, client.ObjectKey{Name: name}, pg)
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		o.gateExists, o.gate = err == nil, registry.Gate{Name: o.gateName, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
+		o.Gate.Exists, o.Gate.Gate = err == nil, registry.Gate{Name: name, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
 		return nil
 	}
-	if mk := o.gate.Spec.MultiKueue; o.gate.Problem == "" && mk != nil && o.multiKueue != "" && mk.ConfigName != o.workers.config {
-		o.gate.Problem = fmt.Sprintf("admission check %s uses MultiKueueConfig %s but the gate maintains %s; name the same in both", o.multiKueue, o.workers.config, mk.ConfigName)
+	if mk := o.Gate.Spec.MultiKueue; o.Gate.Problem == "" && mk != nil && o.Checks.MultiKueue != "" && mk.ConfigName != o.MultiKueue.Config {
+		o.Gate.Problem = fmt.Sprintf("admission check %s uses MultiKueueConfig %s but the gate maintains %s; name the same in both", o.Checks.MultiKueue, o.MultiKueue.Config, mk.ConfigName)
 	}
 	return nil
 }
 
 // observeProfile reads the JobProfile of the workload, if a query of the gate reads it. Runs of the
 // components of a job have no profile.
-func (r *Reconciler) observeProfile(ctx context.Context, o *observation) error {
-	if !shape.UsesProfiles(&o.gate.Spec) || kueuestate.IsComponent(o.wl) {
+func (r *Reconciler) observeProfile(ctx context.Context, o *lifecycle.Situation) error {
+	if !shape.UsesProfiles(&o.Gate.Spec) || kueuestate.IsComponent(o.Workload) {
 		return nil
 	}
 	p := &v1alpha1.JobProfile{}
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: o.key.Namespace, Name: profile.RecordedName(o.wl)}, p)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: o.Key.Namespace, Name: profile.RecordedName(o.Workload)}, p)
 	if err == nil {
-		o.profile = &p.Status
+		o.Request.Profile = &p.Status
 	}
 	return client.IgnoreNotFound(err)
 }
 
 // measure adds what a decision needs: query results, the ledger's view and the pending
 // workloads. Other phases need none of it.
-func (r *Reconciler) measure(ctx context.Context, o *observation) error {
+func (r *Reconciler) measure(ctx context.Context, o *lifecycle.Situation) error {
 	switch {
-	case o.decides():
+	case o.Decides():
 		r.measureRoom(ctx, o)
-	case o.phase == PhaseGateUnknown && o.gateExists:
-		o.queryKey = r.cache.KeyOf(o.gate, o.jobFacts())
+	case lifecycle.PhaseOf(o) == lifecycle.PhaseGateUnknown && o.Gate.Exists:
+		o.Room.Key = r.cache.KeyOf(o.Gate.Gate, o.JobFacts())
 	}
 	return r.measureOthers(ctx, o)
 }
 
 // measureOthers adds whether other workloads wait for the quota of a workload that may yield.
-func (r *Reconciler) measureOthers(ctx context.Context, o *observation) error {
-	if !o.decides() && o.phase != PhaseAwaitingPrimary || !o.mayYield() {
+func (r *Reconciler) measureOthers(ctx context.Context, o *lifecycle.Situation) error {
+	if !o.Decides() && lifecycle.PhaseOf(o) != lifecycle.PhaseAwaitingPrimary || !o.MayYield() {
 		return nil
 	}
 	var err error
-	o.othersPending, err = r.pending.hasOther(ctx, r.client, o.wl, o.now)
+	o.Room.OthersPending, err = r.pending.hasOther(ctx, r.client, o.Workload, o.Now)
 	return err
 }
 
 // measureRoom adds the query results and the ledger's view.
-func (r *Reconciler) measureRoom(ctx context.Context, o *observation) {
-	results, fleet := r.cache.Results(ctx, o.gate, o.jobFacts())
-	r.addResults(o, results, fleet)
-	o.holdingOn = r.holdingOn(ctx, o)
+func (r *Reconciler) measureRoom(ctx context.Context, o *lifecycle.Situation) {
+	candidates, fleet := r.cache.Candidates(ctx, o.Gate.Gate, o.JobFacts())
+	r.addRoom(o, candidates, fleet)
+	o.Room.HoldingOn = r.holdingOn(ctx, o)
 }
 
-// addResults adds query results of the job's facts, and the ledger's view.
-func (r *Reconciler) addResults(o *observation, results map[string]querycache.ClusterResult, fleet gate.Fleet) {
-	o.queryKey = r.cache.KeyOf(o.gate, o.jobFacts())
-	o.fleet = fleet
-	o.candidates = o.candidatesWith(results)
-	o.view = r.viewFor(o)
-	o.preceding = r.waiting.Preceding(o.waitEntry(o.queryKey))
+// addRoom adds query results of the job's facts, and the ledger's view.
+func (r *Reconciler) addRoom(o *lifecycle.Situation, candidates []gate.Candidate, fleet gate.Fleet) {
+	o.Room.Key = r.cache.KeyOf(o.Gate.Gate, o.JobFacts())
+	o.Room.Fleet = fleet
+	o.Room.Candidates = o.Usable(candidates)
+	o.Room.View = r.viewFor(o)
+	o.Room.Preceding = r.waiting.Preceding(o.WaitEntry(o.Room.Key))
 }
 
 // holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them
 // only when the nomination is about to be widened. If that query fails, the time alone decides.
-func (r *Reconciler) holdingOn(ctx context.Context, o *observation) []string {
-	owners := o.owners()
-	if !o.isWideningDue() || o.fleet.Problem != "" || len(owners) == 0 {
+func (r *Reconciler) holdingOn(ctx context.Context, o *lifecycle.Situation) []string {
+	owners := o.Owners()
+	if !o.IsWideningDue() || o.Room.Fleet.Problem != "" || len(owners) == 0 {
 		return nil
 	}
-	clusters, err := r.cache.HolderClusters(ctx, o.queryKey, owners)
+	clusters, err := r.cache.HolderClusters(ctx, o.Room.Key, owners)
 	if err != nil {
 		log.FromContext(ctx).Info("Widening does not wait for an admission: the query for the holders of devices failed", "error", err.Error())
 		return nil
 	}
-	return slices.DeleteFunc(clusters, func(c string) bool { return !slices.Contains(o.wl.Status.NominatedClusterNames, c) })
+	return slices.DeleteFunc(clusters, func(c string) bool { return !slices.Contains(o.Workload.Status.NominatedClusterNames, c) })
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -14,19 +16,19 @@ import (
 // observeQueue reads the workload's ClusterQueue: whether checks are still to come, which ClusterQueues
 // share quota with it, and from whom it may take quota. The queues of the same name on the workers are assumed to have the same policy and
 // cohort.
-func (r *Reconciler) observeQueue(ctx context.Context, o *observation) error {
+func (r *Reconciler) observeQueue(ctx context.Context, o *lifecycle.Situation) error {
 	queue := &kueue.ClusterQueue{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: string(o.wl.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: string(o.Workload.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	o.lacksChecks = kueuestate.LacksChecks(queue, o.wl)
+	o.Queue.LacksChecks = kueuestate.LacksChecks(queue, o.Workload)
 	policy := kueue.ClusterQueuePreemption{}
 	if queue.Spec.Preemption != nil {
 		policy = *queue.Spec.Preemption
 	}
-	o.preemptsLowerPriority = isPreempting(policy.WithinClusterQueue)
-	o.canPreempt = o.preemptsLowerPriority || isPreempting(policy.ReclaimWithinCohort)
-	if queue.Spec.CohortName == "" || o.multiKueue == "" {
+	o.Queue.PreemptsLowerPriority = isPreempting(policy.WithinClusterQueue)
+	o.Queue.CanPreempt = o.Queue.PreemptsLowerPriority || isPreempting(policy.ReclaimWithinCohort)
+	if queue.Spec.CohortName == "" || o.Checks.MultiKueue == "" {
 		return nil
 	}
 	cohorts, queues := &kueue.CohortList{}, &kueue.ClusterQueueList{}
@@ -36,17 +38,17 @@ func (r *Reconciler) observeQueue(ctx context.Context, o *observation) error {
 		}
 	}
 	mayReclaim, parents := isPreempting(policy.ReclaimWithinCohort), kueuestate.ParentCohorts(cohorts)
-	o.preemptsUncounted = mayReclaim && policy.BorrowWithinCohort != nil && policy.BorrowWithinCohort.Policy != kueue.BorrowWithinCohortPolicyNever
-	o.reclaim = gate.Reclaim{AnyPriority: policy.ReclaimWithinCohort == kueue.PreemptionPolicyAny}
+	o.Queue.PreemptsUncounted = mayReclaim && policy.BorrowWithinCohort != nil && policy.BorrowWithinCohort.Policy != kueue.BorrowWithinCohortPolicyNever
+	o.Queue.Reclaim = gate.Reclaim{AnyPriority: policy.ReclaimWithinCohort == kueue.PreemptionPolicyAny}
 	root := kueuestate.RootCohort(queue.Spec.CohortName, parents)
 	for i := range queues.Items {
 		other := &queues.Items[i]
 		if other.Name == queue.Name || other.Spec.CohortName == "" || kueuestate.RootCohort(other.Spec.CohortName, parents) != root {
 			continue
 		}
-		o.cohortQueues = append(o.cohortQueues, other.Name)
+		o.Queue.CohortQueues = append(o.Queue.CohortQueues, other.Name)
 		if mayReclaim && other.Spec.CohortName == queue.Spec.CohortName {
-			o.reclaim.Queues = append(o.reclaim.Queues, other.Name)
+			o.Queue.Reclaim.Queues = append(o.Queue.Reclaim.Queues, other.Name)
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,11 +44,11 @@ func TestPreemptionPolicies(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			b.create(withMultiKueue(pendingWorkload(noon)))
+			b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 			o := b.look()
-			rules := o.rules()
-			if o.facts.Preempts != tc.preempts || rules.PreemptsLowerPriority != tc.lowerPriority || o.facts.Reclaims != (len(tc.want.Queues) > 0) {
-				t.Errorf("preempts %t, lower priorities %t, reclaims %t", o.facts.Preempts, rules.PreemptsLowerPriority, o.facts.Reclaims)
+			rules := o.Rules()
+			if o.Request.Facts.Preempts != tc.preempts || rules.PreemptsLowerPriority != tc.lowerPriority || o.Request.Facts.Reclaims != (len(tc.want.Queues) > 0) {
+				t.Errorf("preempts %t, lower priorities %t, reclaims %t", o.Request.Facts.Preempts, rules.PreemptsLowerPriority, o.Request.Facts.Reclaims)
 			}
 			if diff := cmp.Diff(tc.want, rules.Reclaim, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("reclaims (-want +got):\n%s", diff)
@@ -83,8 +85,8 @@ func TestBorrowWithinCohortIsNotCounted(t *testing.T) {
 			if err := b.hub.Create(t.Context(), &own); err != nil {
 				t.Fatal(err)
 			}
-			b.create(withMultiKueue(pendingWorkload(noon)))
-			if got := b.look().rules().PreemptsUncounted; got != tc.want {
+			b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
+			if got := b.look().Rules().PreemptsUncounted; got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})

@@ -4,6 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -14,7 +18,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
@@ -23,15 +27,15 @@ import (
 func TestWorkloadWaitsForItsTurn(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(onlyCluster1)
-	b.create(withMultiKueue(pendingWorkload(noon)))
-	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-b/urgent"}, PodSets: b.look().facts.PodSets}
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
+	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.waiting.Add(urgent)
 	b.reconcile()
 	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" || len(b.workload().Status.NominatedClusterNames) > 0 {
 		t.Fatalf("check %s %q, nominated %v, want Pending without a message", c.State, c.Message, b.workload().Status.NominatedClusterNames)
 	}
-	if d := *next(b.look()).decision; d.Reason != gate.ReasonQueued || d.Message != "there is room, but team-b/urgent is decided first" {
+	if d := *lifecycle.Next(b.look()).Decision; d.Reason != gate.ReasonQueued || d.Message != "there is room, but team-b/urgent is decided first" {
 		t.Errorf("decision %s %q, want %s with the name of the urgent workload", d.Reason, d.Message, gate.ReasonQueued)
 	}
 	b.expectExplained()
@@ -47,9 +51,9 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 // Without MultiKueue, too, an explanation says for which workload this one waits.
 func TestExplanationOfAQueuedWorkloadWithoutMultiKueue(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(pendingWorkload(noon))
-	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: querycache.Key{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: noon, Name: "team-a/urgent"}, PodSets: b.look().facts.PodSets})
+	b.create(fixture.PendingWorkload(fixture.Noon))
+	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-a/urgent"}, PodSets: b.look().Request.Facts.PodSets})
 	b.expectExplained()
 }
 
@@ -58,7 +62,7 @@ func TestExplanationOfAQueuedWorkloadWithoutMultiKueue(t *testing.T) {
 func TestPanicEndsTheTurn(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(map[string]float64{})
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	b.clock.add(timing.DefaultPeriod)
 	b.waiting.StartRounds()

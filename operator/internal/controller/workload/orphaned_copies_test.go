@@ -5,6 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -27,15 +31,15 @@ func (b *bench) withLostQuota(isAdmitted bool, reason string, at time.Time) {
 	b.t.Helper()
 	now := b.now()
 	b.clock.time = at
-	wl := pendingWorkload(noon)
+	wl := fixture.PendingWorkload(fixture.Noon)
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(at)}}
-	h := history{}.withNominations([]string{"cluster1"})
+	h := lifecycle.History{}.WithNominations([]string{"cluster1"})
 	if isAdmitted {
-		h.running = &ledger.Entry{Cluster: "cluster1"}
+		h.Running = &ledger.Entry{Cluster: "cluster1"}
 	}
 	b.histories.put(wl.UID, h)
 	for range 2 { // looks without quota
-		b.account(&observation{key: b.key, wl: wl, now: at, history: b.histories.get(wl.UID)})
+		b.account(&lifecycle.Situation{Key: b.key, Workload: wl, Now: at, History: b.histories.get(wl.UID)})
 	}
 	b.clock.time = now
 }
@@ -63,8 +67,8 @@ func TestClusterOfAPossibleCopyIsNominatedAgain(t *testing.T) {
 			if tc.clusters != nil {
 				b.putGate(func(g *registry.Gate) { g.Clusters = []registry.Cluster{{Name: tc.clusters[0]}} })
 			}
-			b.create(nominated(pendingWorkload(noon)))
-			b.withLostQuota(tc.admitted, "", noon.Add(-tc.lostQuota))
+			b.create(fixture.Nominated(fixture.PendingWorkload(fixture.Noon)))
+			b.withLostQuota(tc.admitted, "", fixture.Noon.Add(-tc.lostQuota))
 			b.reconcile()
 			if reason := b.dispatchRecord().Reason; strings.Contains(reason, "cluster1 may still hold a copy of the last attempt") != (len(tc.want) > 1) {
 				t.Errorf("the reason is %q", reason)
@@ -115,10 +119,10 @@ func TestWaitForCopyOutOfReach(t *testing.T) {
 			case disconnected:
 				b.disconnect("cluster1")
 			default:
-				b.connect("cluster1", noon.Add(-tc.connected))
+				b.connect("cluster1", fixture.Noon.Add(-tc.connected))
 			}
-			b.create(withMultiKueue(pendingWorkload(noon)))
-			b.withLostQuota(tc.ended != "", tc.ended, noon.Add(-tc.lostQuota))
+			b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
+			b.withLostQuota(tc.ended != "", tc.ended, fixture.Noon.Add(-tc.lostQuota))
 			b.expectExplained()
 			result := b.reconcile()
 			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
@@ -127,7 +131,7 @@ func TestWaitForCopyOutOfReach(t *testing.T) {
 			if tc.wait == 0 {
 				return
 			}
-			want := "waits until " + noon.Add(tc.wait).Format(time.TimeOnly) + " UTC for its last copy on cluster1, " + tc.why
+			want := "waits until " + fixture.Noon.Add(tc.wait).Format(time.TimeOnly) + " UTC for its last copy on cluster1, " + tc.why
 			if check := b.check(); check.State != kueue.CheckStatePending || check.Message != want || result.RequeueAfter != tc.wait {
 				t.Errorf("got %s %q, next look after %s", check.State, check.Message, result.RequeueAfter)
 			}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -55,12 +57,12 @@ func TestPartialAdmissionReservesWhatTheQuotaPermits(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.quota(tc.quota)
 			b.room(tc.room)
-			b.create(withMultiKueue(permitPartialAdmission(pendingWorkload(noon), 1000, 1)))
+			b.create(fixture.WithMultiKueue(permitPartialAdmission(fixture.PendingWorkload(fixture.Noon), 1000, 1)))
 			b.reconcile()
 			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
 				t.Errorf("reserved devices (-want +got):\n%s\ncheck: %v", diff, checkTexts(b.workload()))
 			}
-			b.update(func(wl *kueue.Workload) { admitBy(wl, "cluster1") })
+			b.update(func(wl *kueue.Workload) { fixture.AdmitBy(wl, "cluster1") })
 			b.reconcile()
 			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
 				t.Errorf("reserved devices after the admission (-want +got):\n%s", diff)
@@ -77,7 +79,7 @@ func TestPartialAdmissionReservesWhatTheQuotaPermits(t *testing.T) {
 func TestPartialAdmissionByCluster(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.quota(map[string]float64{"cluster1": 2, "cluster2": 0})
-	b.create(withMultiKueue(permitPartialAdmission(pendingWorkload(noon), 4, 1)))
+	b.create(fixture.WithMultiKueue(permitPartialAdmission(fixture.PendingWorkload(fixture.Noon), 4, 1)))
 	b.reconcile()
 	b.quota(map[string]float64{"cluster1": 4, "cluster2": 6})
 	b.clock.add(time.Minute)
@@ -86,7 +88,7 @@ func TestPartialAdmissionByCluster(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"cluster1": 4, "cluster2": 6}, b.ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s\nnominated: %v", diff, b.workload().Status.NominatedClusterNames)
 	}
-	b.update(func(wl *kueue.Workload) { admitBy(wl, "cluster2") })
+	b.update(func(wl *kueue.Workload) { fixture.AdmitBy(wl, "cluster2") })
 	b.reconcile()
 	if got := b.runningDevices("cluster2"); got != 6 {
 		t.Errorf("%d devices run on cluster2, want 6", got)
@@ -97,8 +99,8 @@ func TestPartialAdmissionByCluster(t *testing.T) {
 // earlier attempt: the number of pods is not known, and only the minimum counts.
 func TestPartialAdmissionWithUnknownNumber(t *testing.T) {
 	admitted := func() *kueue.Workload {
-		wl := nominated(permitPartialAdmission(pendingWorkload(noon), 1000, 1), "cluster1")
-		admitBy(wl, "cluster1")
+		wl := fixture.Nominated(permitPartialAdmission(fixture.PendingWorkload(fixture.Noon), 1000, 1), "cluster1")
+		fixture.AdmitBy(wl, "cluster1")
 		return wl
 	}
 	for _, tc := range []struct {
@@ -109,12 +111,12 @@ func TestPartialAdmissionWithUnknownNumber(t *testing.T) {
 		{"restarted", func(b *bench) { b.create(admitted()); b.restart() }},
 		{"decided for quota that was lost", func(b *bench) {
 			b.quota(map[string]float64{"cluster1": 8})
-			b.create(withMultiKueue(permitPartialAdmission(pendingWorkload(noon), 1000, 1)))
+			b.create(fixture.WithMultiKueue(permitPartialAdmission(fixture.PendingWorkload(fixture.Noon), 1000, 1)))
 			b.reconcile()
 			b.ledger.Release("uid")
 			b.update(func(wl *kueue.Workload) {
 				wl.Status = admitted().Status
-				wl.Status.Conditions[0].LastTransitionTime.Time = noon.Add(time.Minute)
+				wl.Status.Conditions[0].LastTransitionTime.Time = fixture.Noon.Add(time.Minute)
 			})
 			b.reconcile()
 		}},
@@ -136,7 +138,7 @@ func TestPartialAdmissionWithUnknownNumber(t *testing.T) {
 // the nomination was decided.
 func TestPartialAdmissionIsRebuilt(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(withRecord(nominated(permitPartialAdmission(pendingWorkload(noon), 4, 1), "cluster1"), recordOf(noon, "cluster1")))
+	b.create(fixture.WithRecord(fixture.Nominated(permitPartialAdmission(fixture.PendingWorkload(fixture.Noon), 4, 1), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1")))
 	b.restart()
 	if got := b.ledger.DevicesByCluster()["cluster1"]; got != 8 {
 		t.Errorf("%d devices reserved, want 8", got)

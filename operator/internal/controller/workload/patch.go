@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,35 +44,35 @@ type patchOperation struct {
 // writeCheck patches the gate's fields of its own entries at the resourceVersion that the
 // decision rests on. A conflict means that the decision is out of date. A JSON patch costs the
 // API server a fraction of a server-side apply.
-func (r *Reconciler) writeCheck(ctx context.Context, o *observation, w checkWrite) error {
-	text, err := json.Marshal(checkPatch(o.wl, w, metav1.NewTime(r.now())))
+func (r *Reconciler) writeCheck(ctx context.Context, o *lifecycle.Situation, w lifecycle.CheckWrite) error {
+	text, err := json.Marshal(checkPatch(o.Workload, w, metav1.NewTime(r.now())))
 	if err != nil {
 		return err
 	}
-	patched := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: o.wl.Namespace, Name: o.wl.Name}}
+	patched := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: o.Workload.Namespace, Name: o.Workload.Name}}
 	err = r.client.Status().Patch(ctx, patched, client.RawPatch(types.JSONPatchType, text), checkOwner)
 	if apierrors.IsInvalid(err) {
-		err = r.conflictIfChanged(ctx, o.wl, err)
+		err = r.conflictIfChanged(ctx, o.Workload, err)
 	}
 	if err != nil {
-		return fmt.Errorf("write check %s of workload %s: %w", strings.Join(w.names, ", "), o.key, err)
+		return fmt.Errorf("write check %s of workload %s: %w", strings.Join(w.Names, ", "), o.Key, err)
 	}
 	r.rememberWrite(o, patched)
 	return nil
 }
 
-func checkPatch(wl *kueue.Workload, w checkWrite, now metav1.Time) []patchOperation {
+func checkPatch(wl *kueue.Workload, w lifecycle.CheckWrite, now metav1.Time) []patchOperation {
 	patch := []patchOperation{{"replace", "/metadata/resourceVersion", wl.ResourceVersion}}
-	for _, name := range w.names {
+	for _, name := range w.Names {
 		i := slices.IndexFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return string(c.Name) == name })
 		entry, path := wl.Status.AdmissionChecks[i], fmt.Sprintf("/status/admissionChecks/%d/", i)
-		if string(entry.State) != string(w.decision.State) {
-			patch = append(patch, patchOperation{"add", path + "state", w.decision.State}, patchOperation{"add", path + "lastTransitionTime", now})
+		if string(entry.State) != string(w.Decision.State) {
+			patch = append(patch, patchOperation{"add", path + "state", w.Decision.State}, patchOperation{"add", path + "lastTransitionTime", now})
 		}
-		patch = append(patch, patchOperation{"add", path + "message", w.decision.Message})
+		patch = append(patch, patchOperation{"add", path + "message", w.Decision.Message})
 		switch {
-		case w.decision.State == gate.Ready && len(w.podSetUpdates) > 0:
-			patch = append(patch, patchOperation{"add", path + "podSetUpdates", w.podSetUpdates})
+		case w.Decision.State == gate.Ready && len(w.PodSetUpdates) > 0:
+			patch = append(patch, patchOperation{"add", path + "podSetUpdates", w.PodSetUpdates})
 		case len(entry.PodSetUpdates) > 0:
 			patch = append(patch, patchOperation{Op: "remove", Path: path + "podSetUpdates"})
 		}
@@ -95,18 +97,18 @@ func (r *Reconciler) conflictIfChanged(ctx context.Context, wl *kueue.Workload, 
 
 // writeRecord patches the annotation and, if active is set, spec.active. It returns the
 // workload as the API server has it afterwards, with managedFields.
-func (r *Reconciler) writeRecord(ctx context.Context, o *observation, w recordWrite) (*unstructured.Unstructured, error) {
-	patch, err := w.record.Patch(o.wl.ResourceVersion, w.active)
+func (r *Reconciler) writeRecord(ctx context.Context, o *lifecycle.Situation, w lifecycle.RecordWrite) (*unstructured.Unstructured, error) {
+	patch, err := w.Record.Patch(o.Workload.ResourceVersion, w.Active)
 	if err != nil {
 		return nil, err
 	}
-	live := workloadPatch(o.wl, "")
+	live := workloadPatch(o.Workload, "")
 	if err := r.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
-		return nil, fmt.Errorf("write annotation %s of workload %s: %w", v1alpha1.DispatchAnnotation, o.key, err)
+		return nil, fmt.Errorf("write annotation %s of workload %s: %w", v1alpha1.DispatchAnnotation, o.Key, err)
 	}
-	o.wl.Annotations = live.GetAnnotations()
-	if w.active != nil {
-		o.wl.Spec.Active = w.active
+	o.Workload.Annotations = live.GetAnnotations()
+	if w.Active != nil {
+		o.Workload.Spec.Active = w.Active
 	}
 	r.rememberWrite(o, live)
 	return live, nil
@@ -124,23 +126,23 @@ func mayBeStored(err error) bool {
 
 // readUnknownWrite reads the version of a workload whose last write may be stored. A decision on a cache
 // without that write would take back what the ledger holds for the workload.
-func (r *Reconciler) readUnknownWrite(ctx context.Context, o *observation) error {
-	if o.wl == nil || !o.history.lastWrite.mayBeStored {
+func (r *Reconciler) readUnknownWrite(ctx context.Context, o *lifecycle.Situation) error {
+	if o.Workload == nil || !o.History.LastWrite.MayBeStored {
 		return nil
 	}
-	live := workloadPatch(o.wl, "")
-	if err := r.live.Get(ctx, o.key, live); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read workload %s after a write that failed: %w", o.key, err)
+	live := workloadPatch(o.Workload, "")
+	if err := r.live.Get(ctx, o.Key, live); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read workload %s after a write that failed: %w", o.Key, err)
 	}
-	o.history.lastWrite.version, o.history.lastWrite.at, o.history.lastWrite.mayBeStored = live.GetResourceVersion(), r.now(), false
+	o.History.LastWrite.Version, o.History.LastWrite.At, o.History.LastWrite.MayBeStored = live.GetResourceVersion(), r.now(), false
 	r.remember(o)
 	return nil
 }
 
 // rememberWrite keeps the version of a write, until the cache shows it.
-func (r *Reconciler) rememberWrite(o *observation, written client.Object) {
-	o.wl.ResourceVersion = written.GetResourceVersion()
-	o.history.lastWrite.version, o.history.lastWrite.at = o.wl.ResourceVersion, r.now()
+func (r *Reconciler) rememberWrite(o *lifecycle.Situation, written client.Object) {
+	o.Workload.ResourceVersion = written.GetResourceVersion()
+	o.History.LastWrite.Version, o.History.LastWrite.At = o.Workload.ResourceVersion, r.now()
 	r.remember(o)
 }
 

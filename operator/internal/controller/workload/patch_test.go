@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,36 +27,40 @@ import (
 )
 
 // pendingWrite writes a Pending check with a message.
-func pendingWrite(message string) write {
-	return write{check: &checkWrite{names: []string{"plimsoll"}, decision: gate.Decision{State: gate.Pending, Message: message}}}
+func pendingWrite(message string) lifecycle.Write {
+	return lifecycle.Write{Check: &lifecycle.CheckWrite{Names: []string{"plimsoll"}, Decision: gate.Decision{State: gate.Pending, Message: message}}}
 }
 
 func TestEveryWriteIsRemembered(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		writes func(o *observation) []write
+		writes func(o *lifecycle.Situation) []lifecycle.Write
 	}{
-		{"check", func(*observation) []write { return []write{pendingWrite("no cluster has room")} }},
-		{"annotation", func(*observation) []write { return []write{{record: &recordWrite{}}} }},
-		{"yield", func(o *observation) []write {
-			return []write{o.writeYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, dispatch.Record{})}
+		{"check", func(*lifecycle.Situation) []lifecycle.Write {
+			return []lifecycle.Write{pendingWrite("no cluster has room")}
 		}},
-		{"nomination", func(o *observation) []write {
-			return o.nominate([]string{"cluster1"}, &dispatch.Record{}, "Nominated", "there is room")
+		{"annotation", func(*lifecycle.Situation) []lifecycle.Write {
+			return []lifecycle.Write{{Record: &lifecycle.RecordWrite{}}}
 		}},
-		{"nomination without annotation", func(o *observation) []write {
-			return o.nominate([]string{"cluster1"}, nil, "NominatedAll", "no gate")
+		{"yield", func(o *lifecycle.Situation) []lifecycle.Write {
+			return []lifecycle.Write{o.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, dispatch.Record{})}
+		}},
+		{"nomination", func(o *lifecycle.Situation) []lifecycle.Write {
+			return o.Nominate([]string{"cluster1"}, &dispatch.Record{}, "Nominated", "there is room")
+		}},
+		{"nomination without annotation", func(o *lifecycle.Situation) []lifecycle.Write {
+			return o.Nominate([]string{"cluster1"}, nil, "NominatedAll", "no gate")
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.create(nominated(pendingWorkload(noon)))
+			b.create(fixture.Nominated(fixture.PendingWorkload(fixture.Noon)))
 			o := b.look()
-			if err := b.apply(t.Context(), o, step{writes: tc.writes(o)}); err != nil {
+			if err := b.apply(t.Context(), o, lifecycle.Step{Writes: tc.writes(o)}); err != nil {
 				t.Fatal(err)
 			}
 			seen := b.workload()
-			if b.histories.get(seen.UID).isBehindOwnWrite(seen, b.now()) {
+			if b.histories.get(seen.UID).IsBehindOwnWrite(seen, b.now()) {
 				t.Error("the written version counts as stale")
 			}
 			version, err := strconv.Atoi(seen.ResourceVersion)
@@ -60,7 +68,7 @@ func TestEveryWriteIsRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen.ResourceVersion = strconv.Itoa(version - 1)
-			if !b.histories.get(seen.UID).isBehindOwnWrite(seen, b.now()) {
+			if !b.histories.get(seen.UID).IsBehindOwnWrite(seen, b.now()) {
 				t.Error("the version before the write does not count as stale")
 			}
 		})
@@ -70,10 +78,10 @@ func TestEveryWriteIsRemembered(t *testing.T) {
 // Kueue resets the check of an evicted workload, but leaves podSetUpdates.
 func TestPendingCheckHasNoPodSetUpdates(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := pendingWorkload(noon)
+	wl := fixture.PendingWorkload(fixture.Noon)
 	wl.Status.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{{Name: "main", NodeSelector: map[string]string{"cluster": "cluster1"}}}
 	b.create(wl)
-	if err := b.apply(t.Context(), b.look(), step{writes: []write{pendingWrite("no cluster has room")}}); err != nil {
+	if err := b.apply(t.Context(), b.look(), lifecycle.Step{Writes: []lifecycle.Write{pendingWrite("no cluster has room")}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.check(); got.PodSetUpdates != nil || got.Message != "no cluster has room" {
@@ -84,10 +92,10 @@ func TestPendingCheckHasNoPodSetUpdates(t *testing.T) {
 // A check is written at the version that the decision rests on, not over newer changes.
 func TestCheckWriteConflictsWithNewerChange(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(pendingWorkload(noon))
+	b.create(fixture.PendingWorkload(fixture.Noon))
 	o := b.look()
 	b.update(func(wl *kueue.Workload) { wl.Status.Admission = nil })
-	err := b.apply(t.Context(), o, step{writes: []write{{check: &checkWrite{names: o.checks, decision: gate.Decision{State: gate.Ready}}}}})
+	err := b.apply(t.Context(), o, lifecycle.Step{Writes: []lifecycle.Write{{Check: &lifecycle.CheckWrite{Names: o.Checks.Own, Decision: gate.Decision{State: gate.Ready}}}}})
 	if state := b.check().State; !apierrors.IsConflict(err) || state != kueue.CheckStatePending {
 		t.Errorf("%v; the check of a workload without quota is %s", err, state)
 	}
@@ -108,14 +116,14 @@ func TestInvalidCheckWrite(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.create(pendingWorkload(noon))
+			b.create(fixture.PendingWorkload(fixture.Noon))
 			o := b.look()
 			tc.change(b)
 			b.client = interceptor.NewClient(b.hub, interceptor.Funcs{
 				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 					return refused
 				}})
-			err := b.apply(t.Context(), o, step{writes: []write{pendingWrite("no room")}})
+			err := b.apply(t.Context(), o, lifecycle.Step{Writes: []lifecycle.Write{pendingWrite("no room")}})
 			if apierrors.IsConflict(err) != tc.isConflict || apierrors.IsInvalid(err) == tc.isConflict {
 				t.Errorf("got %v", err)
 			}
@@ -126,10 +134,10 @@ func TestInvalidCheckWrite(t *testing.T) {
 // controller-runtime warns about a result beside an error, and retries by the error alone.
 func TestFailedWriteIsRetriedByItsError(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := withMultiKueue(pendingWorkload(noon))
-	setCondition(wl, kueue.WorkloadEvicted, noon)
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
+	fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
 	b.create(wl)
-	b.clock.add(stuckAfter) // the eviction is repaired, and the next look is planned
+	b.clock.add(fixture.StuckAfter) // the eviction is repaired, and the next look is planned
 	b.client = interceptor.NewClient(b.hub, interceptor.Funcs{
 		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 			return apierrors.NewInternalError(errors.New("the webhook does not respond"))
@@ -145,7 +153,7 @@ func TestFailedWriteIsRetriedByItsError(t *testing.T) {
 func TestWriteThatFailedMayBeStored(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(map[string]float64{"cluster1": 1})
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	stale := newStaleClient(b.hub, b.workload())
 	b.client = interceptor.NewClient(stale.(client.WithWatch), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, _ client.Client, name string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -168,22 +176,22 @@ func TestWriteThatFailedMayBeStored(t *testing.T) {
 }
 
 func TestCheckPatch(t *testing.T) {
-	now := metav1.NewTime(noon)
+	now := metav1.NewTime(fixture.Noon)
 	updates := []kueue.PodSetUpdate{{Name: "main"}}
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}
 	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "multikueue"}, {Name: "plimsoll", State: kueue.CheckStatePending}, {Name: "second", State: kueue.CheckStateReady, PodSetUpdates: updates}}
 	version := patchOperation{"replace", "/metadata/resourceVersion", "7"}
 	for _, tc := range []struct {
 		name  string
-		write checkWrite
+		write lifecycle.CheckWrite
 		want  []patchOperation
 	}{
-		{"new message", checkWrite{names: []string{"plimsoll"}, decision: gate.Decision{State: gate.Pending, Message: "no room"}},
+		{"new message", lifecycle.CheckWrite{Names: []string{"plimsoll"}, Decision: gate.Decision{State: gate.Pending, Message: "no room"}},
 			[]patchOperation{version, {"add", "/status/admissionChecks/1/message", "no room"}}},
-		{"new state", checkWrite{names: []string{"plimsoll"}, decision: gate.Decision{State: gate.Ready, Message: "room"}, podSetUpdates: updates},
+		{"new state", lifecycle.CheckWrite{Names: []string{"plimsoll"}, Decision: gate.Decision{State: gate.Ready, Message: "room"}, PodSetUpdates: updates},
 			[]patchOperation{version, {"add", "/status/admissionChecks/1/state", gate.Ready}, {"add", "/status/admissionChecks/1/lastTransitionTime", now},
 				{"add", "/status/admissionChecks/1/message", "room"}, {"add", "/status/admissionChecks/1/podSetUpdates", updates}}},
-		{"two entries, one with podSetUpdates", checkWrite{names: []string{"plimsoll", "second"}, decision: gate.Decision{State: gate.Pending, Message: "two"}},
+		{"two entries, one with podSetUpdates", lifecycle.CheckWrite{Names: []string{"plimsoll", "second"}, Decision: gate.Decision{State: gate.Pending, Message: "two"}},
 			[]patchOperation{version, {"add", "/status/admissionChecks/1/message", "two"}, {"add", "/status/admissionChecks/2/state", gate.Pending},
 				{"add", "/status/admissionChecks/2/lastTransitionTime", now}, {"add", "/status/admissionChecks/2/message", "two"}, {Op: "remove", Path: "/status/admissionChecks/2/podSetUpdates"}}},
 	} {

@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,8 +75,8 @@ func TestHasOtherPendingWorkload(t *testing.T) {
 	inactive := false
 	deactivated, finished, deleted := queuedWorkload("other", "gpu", ""), queuedWorkload("other", "gpu", ""), queuedWorkload("other", "gpu", "")
 	deactivated.Spec.Active = &inactive
-	setCondition(&finished, kueue.WorkloadFinished, noon)
-	deleted.DeletionTimestamp = &metav1.Time{Time: noon}
+	fixture.SetCondition(&finished, kueue.WorkloadFinished, fixture.Noon)
+	deleted.DeletionTimestamp = &metav1.Time{Time: fixture.Noon}
 	onHold, gated := queuedWorkload("other", "gpu", ""), queuedWorkload("other", "gpu", "")
 	onHold.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: kueue.WorkloadOnHold}}
 	gated.Annotations = map[string]string{"kueue.x-k8s.io/admission-gated-by": "example.com/budget"}
@@ -104,7 +108,7 @@ func TestHasOtherPendingWorkload(t *testing.T) {
 				localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu"), localQueue("neighbor", "neighbor"), localQueue("cousin", "cousin"), localQueue("apart", "apart"), localQueue("stopped", "stopped"), stoppedLocal},
 				workloads:   []kueue.Workload{tc.other}}
 			big := queuedWorkload("big", "gpu", "gpu")
-			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &big, noon); err != nil || got != tc.want {
+			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &big, fixture.Noon); err != nil || got != tc.want {
 				t.Errorf("got %t, %v, want %t", got, err, tc.want)
 			}
 		})
@@ -114,7 +118,7 @@ func TestHasOtherPendingWorkload(t *testing.T) {
 // A job yields as a whole: its own components do not count as others.
 func TestComponentsOfTheSameJobAreNoOthers(t *testing.T) {
 	component := func(name string, index int, job types.UID, clusterQueue string) kueue.Workload {
-		wl := *replica(index)
+		wl := *fixture.Replica(index)
 		wl.Name, wl.UID, wl.Spec.QueueName, wl.Status = name, types.UID(name), "gpu", queuedWorkload(name, "gpu", clusterQueue).Status
 		wl.OwnerReferences[0].UID = job
 		return wl
@@ -132,7 +136,7 @@ func TestComponentsOfTheSameJobAreNoOthers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &countingClient{queues: []kueue.ClusterQueue{clusterQueue("gpu", "")}, localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu")}, workloads: tc.pending}
 			primary := component("a", 0, "job", "gpu")
-			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &primary, noon); err != nil || got != tc.want {
+			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &primary, fixture.Noon); err != nil || got != tc.want {
 				t.Errorf("got %t, %v, want %t", got, err, tc.want)
 			}
 		})
@@ -149,13 +153,13 @@ func TestWaitingWorkloadsShareOneList(t *testing.T) {
 	decideAll := func(waited time.Duration) (yields int) {
 		c.lists = 0
 		for i := range 100 {
-			wl := pendingWorkload(b.now().Add(-waited))
+			wl := fixture.PendingWorkload(b.now().Add(-waited))
 			wl.UID = types.UID(fmt.Sprint("big-", i))
-			o := &observation{key: b.key, wl: wl, now: b.now(), phase: PhaseWaiting, checks: []string{"plimsoll"}, gateName: "gpu", gate: yielding, gateKnown: true}
+			o := &lifecycle.Situation{Key: b.key, Workload: wl, Now: b.now(), Checks: lifecycle.Checks{Own: []string{"plimsoll"}}, Gate: lifecycle.Gate{Gate: yielding, Known: true}}
 			if err := b.measure(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
-			if d, _ := o.whenUnplaceable(full); d.State == gate.Retry {
+			if d, _ := o.WhenUnplaceable(full); d.State == gate.Retry {
 				yields++
 			}
 		}

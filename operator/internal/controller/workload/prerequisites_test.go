@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -40,7 +42,7 @@ func readingSecret(wl *kueue.Workload, secret string) *kueue.Workload {
 
 func TestWorkloadGoesWhereItsSecretIs(t *testing.T) {
 	b := newPrerequisiteBench(t)
-	b.create(readingSecret(withMultiKueue(pendingWorkload(noon)), "hf"))
+	b.create(readingSecret(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), "hf"))
 	b.reconcile()
 	if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster2"}) {
 		t.Errorf("nominated %v, want cluster2 (%s)", got, b.check().Message)
@@ -54,35 +56,10 @@ func TestWorkloadGoesWhereItsSecretIs(t *testing.T) {
 
 func TestWorkloadWithoutItsSecretWaits(t *testing.T) {
 	b := newPrerequisiteBench(t)
-	b.create(readingSecret(withMultiKueue(pendingWorkload(noon)), "absent"))
+	b.create(readingSecret(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), "absent"))
 	b.reconcile()
 	want := map[string]string{"plimsoll": "Pending no cluster is eligible; cluster1 does not have Secret absent, cluster2 does not have Secret absent", "multikueue": "Pending "}
 	if diff := cmp.Diff(want, checkTexts(b.workload())); diff != "" {
 		t.Errorf("checks (-want +got):\n%s", diff)
-	}
-}
-
-// Trimming keeps every kind of reference.
-func TestTrimKeepsReferences(t *testing.T) {
-	wl := pendingWorkload(noon)
-	local := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
-	spec := &wl.Spec.PodSets[0].Template.Spec
-	spec.ServiceAccountName, spec.PriorityClassName, spec.RuntimeClassName = "account", "priority", new("runtime")
-	spec.ImagePullSecrets = []corev1.LocalObjectReference{local("registry")}
-	spec.ResourceClaims = []corev1.PodResourceClaim{{ResourceClaimTemplateName: new("claim")}}
-	spec.Containers[0].Env = []corev1.EnvVar{{ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: local("key")}}},
-		{ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: local("mode")}}}}
-	spec.InitContainers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: local("settings")}}}}}
-	spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
-		{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: local("keys")}}}}}}}
-	gate := &v1alpha1.PlacementGateSpec{}
-	for _, kind := range []v1alpha1.PrerequisiteKind{"Namespace", "LocalQueue", "ServiceAccount", "ConfigMap", "Secret", "PersistentVolumeClaim", "PriorityClass", "RuntimeClass", "ResourceClaimTemplate"} {
-		gate.Prerequisites = append(gate.Prerequisites, v1alpha1.GatePrerequisite{Kind: kind})
-	}
-	o := &observation{}
-	want := o.factsUnder(wl, gate).References
-	kueuestate.Trim(wl)
-	if diff := cmp.Diff(want, o.factsUnder(wl, gate).References); diff != "" || len(want) != 11 {
-		t.Errorf("%d references, want 11; trimmed (-want +got):\n%s", len(want), diff)
 	}
 }

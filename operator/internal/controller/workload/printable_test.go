@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -49,7 +51,7 @@ func TestMessagesArePrintable(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			wl := withMultiKueue(pendingWorkload(noon))
+			wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 			tc.prepare(b, wl)
 			b.create(wl)
 			b.reconcile()

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -44,7 +46,7 @@ func cached(wl *kueue.Workload) *kueue.Workload {
 
 func TestWorkloadGoesWhereItsProfileFits(t *testing.T) {
 	b := newProfileBench(t)
-	wl := withMultiKueue(pendingWorkload(noon))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	wl.Spec.PodSets[0].Template.Spec.Containers[0].Command = []string{"train"}
 	name := profile.KeyOf(wl).Name
 	known := &v1alpha1.JobProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name},
@@ -62,7 +64,7 @@ func TestWorkloadGoesWhereItsProfileFits(t *testing.T) {
 // A job that runs for the first time is not held back by a condition about its earlier runs.
 func TestWorkloadWithoutAProfilePasses(t *testing.T) {
 	b := newProfileBench(t)
-	b.create(cached(withMultiKueue(pendingWorkload(noon))))
+	b.create(cached(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))))
 	b.reconcile()
 	const want = "cluster1 has room for 9 such pods; the quota of its queue is unknown (QuotaUnknown); condition memory does not apply: the job has no profile for it yet"
 	if got := b.check(); got.State != kueue.CheckStateReady || got.Message != want {

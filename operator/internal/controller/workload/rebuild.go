@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -37,8 +39,8 @@ func (r *Reconciler) rebuildOnce(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("workload %s/%s: %w", wl.Namespace, wl.Name, err)
 		}
-		if o.awaitsDecision() {
-			waiting = append(waiting, o.waitEntry(r.cache.KeyOf(o.gate, o.jobFacts())))
+		if o.AwaitsDecision() {
+			waiting = append(waiting, o.WaitEntry(r.cache.KeyOf(o.Gate.Gate, o.JobFacts())))
 		}
 	}
 	r.restoreOrder(waiting)
@@ -61,59 +63,53 @@ func (r *Reconciler) restoreOrder(waiting []waitqueue.Entry) {
 	}
 }
 
-// awaitsDecision reports whether the gate decides the workload next.
-func (o *observation) awaitsDecision() bool {
-	phase := phaseOf(o)
-	return o.gateExists && slices.Contains([]Phase{PhaseWaiting, PhaseNominating, PhaseGateUnknown}, phase)
-}
-
 // rebuildFrom restores the history of a workload that holds quota, and what it takes from the ledger.
-func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) (*observation, error) {
-	o := &observation{key: types.NamespacedName(client.ObjectKeyFromObject(wl)), now: r.now(), nominates: r.nominates, ledgerTTL: r.ledger.TTL}
+func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) (*lifecycle.Situation, error) {
+	o := r.newSituation(types.NamespacedName(client.ObjectKeyFromObject(wl)))
 	if err := r.observeWorkload(ctx, o, wl); err != nil {
 		return nil, err
 	}
-	if len(o.checks) > 0 && o.recordErr == nil { // PhaseRecordUnreadable resets the record
+	if len(o.Checks.Own) > 0 && o.Record.Err == nil { // PhaseRecordUnreadable resets the record
 		r.restore(o)
 		r.restorePlace(o)
-		o.view = r.viewFor(o)
+		o.Room.View = r.viewFor(o)
 	}
 	return o, nil
 }
 
-func (r *Reconciler) restore(o *observation) {
-	wl := o.wl
-	r.histories.rename(o.key, wl.UID)
-	o.history = o.history.withQuota(wl, o.quotaReservedAt(), o.now)
-	if stage, _ := o.record.Stage(o.pace(), o.now); stage != dispatch.StageWait || !o.record.WidenedAt.IsZero() {
-		o.history.lateAttempt = o.record.Attempt // the process before counted it
+func (r *Reconciler) restore(o *lifecycle.Situation) {
+	wl := o.Workload
+	r.histories.rename(o.Key, wl.UID)
+	o.History = o.History.WithQuota(wl, o.QuotaReservedAt(), o.Now)
+	if stage, _ := o.Record.Stage(o.Pace(), o.Now); stage != dispatch.StageWait || !o.Record.WidenedAt.IsZero() {
+		o.History.LateAttempt = o.Record.Attempt // the process before counted it
 	}
-	defer func() { r.histories.put(wl.UID, o.history) }()
-	cluster := o.placedOn()
-	if cluster != "" && o.awaitsWorker() {
+	defer func() { r.histories.put(wl.UID, o.History) }()
+	cluster := o.PlacedOn()
+	if cluster != "" && o.AwaitsWorker() {
 		r.holdPinned(o, cluster)
 		return
 	}
 	if cluster != "" {
-		e := o.admittedEntry(cluster, o.admittedAt(o.record.NominatedAt))
-		o.history.running = &e
+		e := o.AdmittedEntry(cluster, o.AdmittedAt(o.Record.NominatedAt))
+		o.History.Running = &e
 		r.holdAdmitted(o, e)
-		r.ledger.PutRunning(o.runningOn(e))
+		r.ledger.PutRunning(o.RunningOn(e))
 		return
 	}
 	var sent []string
-	since := o.record.NominatedAt
-	if chosen := o.sentByCheck(); chosen != "" { // an eviction would have reset the check
-		sent, since = []string{chosen}, o.check().LastTransitionTime.Time
-	} else if o.record.IsCurrent(o.quotaReservedAt()) {
+	since := o.Record.NominatedAt
+	if chosen := o.SentByCheck(); chosen != "" { // an eviction would have reset the check
+		sent, since = []string{chosen}, o.Check().LastTransitionTime.Time
+	} else if o.Record.IsCurrent(o.QuotaReservedAt()) {
 		sent = wl.Status.NominatedClusterNames
 	}
-	if o.now.Sub(since) > r.ledger.TTL {
+	if o.Now.Sub(since) > r.ledger.TTL {
 		return
 	}
 	for _, c := range sent {
-		r.ledger.Debit(o.entry(c, since))
-		for _, e := range o.componentEntries(c, since) {
+		r.ledger.Debit(o.Entry(c, since))
+		for _, e := range o.ComponentEntries(c, since) {
 			r.ledger.Debit(e)
 		}
 	}
@@ -122,16 +118,16 @@ func (r *Reconciler) restore(o *observation) {
 // restorePlace debits what the placement of the job reserved for a component that has no cluster yet. The
 // hub does not show which components the placement counted: restorePlace takes those that held quota
 // when the cluster admitted component 0. Users can't write these times.
-func (r *Reconciler) restorePlace(o *observation) {
-	primary := o.component.primary
-	if primary == nil || clusterOf(o.wl) != "" || clusterOf(primary) == "" {
+func (r *Reconciler) restorePlace(o *lifecycle.Situation) {
+	primary := o.Job.Primary
+	if primary == nil || lifecycle.ClusterOf(o.Workload) != "" || lifecycle.ClusterOf(primary) == "" {
 		return
 	}
-	admission := kueuestate.FindCheck(primary, o.multiKueue)
-	if admission == nil || admission.State != kueue.CheckStateReady || o.quotaReservedAt().After(admission.LastTransitionTime.Time) {
+	admission := kueuestate.FindCheck(primary, o.Checks.MultiKueue)
+	if admission == nil || admission.State != kueue.CheckStateReady || o.QuotaReservedAt().After(admission.LastTransitionTime.Time) {
 		return
 	}
-	e := o.entry(clusterOf(primary), admission.LastTransitionTime.Time)
+	e := o.Entry(lifecycle.ClusterOf(primary), admission.LastTransitionTime.Time)
 	e.DecidedBy = string(primary.UID)
 	r.ledger.Debit(e)
 }

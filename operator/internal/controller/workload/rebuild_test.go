@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -29,18 +31,20 @@ func (b *bench) restart() {
 }
 
 func TestRebuiltLedger(t *testing.T) {
-	ago := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
+	ago := func(minutes int) time.Time { return fixture.Noon.Add(-time.Duration(minutes) * time.Minute) }
 	sent := func(at, reserved time.Time) *kueue.Workload {
-		return withRecord(nominated(pendingWorkload(reserved), "cluster1"), recordOf(at, "cluster1"))
+		return fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(reserved), "cluster1"), fixture.RecordOf(at, "cluster1"))
 	}
 	ofLostQuota := sent(ago(2), ago(1))
-	record := recordOf(ago(2), "cluster1")
+	record := fixture.RecordOf(ago(2), "cluster1")
 	record.QuotaReservedAt = ago(3)
-	withRecord(ofLostQuota, record)
-	ready := func(at time.Time) *kueue.Workload { return readyFor(pendingWorkload(ago(120)), "cluster1", at) }
+	fixture.WithRecord(ofLostQuota, record)
+	ready := func(at time.Time) *kueue.Workload {
+		return fixture.ReadyFor(fixture.PendingWorkload(ago(120)), "cluster1", at)
+	}
 	admitted := func(at time.Time) *kueue.Workload {
 		wl := ready(at)
-		setCondition(wl, kueue.WorkloadAdmitted, at)
+		fixture.SetCondition(wl, kueue.WorkloadAdmitted, at)
 		return wl
 	}
 	reset := ready(ago(1))
@@ -74,9 +78,9 @@ func TestRebuiltLedger(t *testing.T) {
 // A component that waits keeps what the placement of its job reserved for it. The hub does not show which
 // components the placement counted.
 func TestRebuiltReservationsOfAJob(t *testing.T) {
-	ago := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
+	ago := func(minutes int) time.Time { return fixture.Noon.Add(-time.Duration(minutes) * time.Minute) }
 	admit := func(wl *kueue.Workload, at time.Time) {
-		admitBy(wl, "cluster1")
+		fixture.AdmitBy(wl, "cluster1")
 		kueuestate.FindCheck(wl, "multikueue").LastTransitionTime = metav1.NewTime(at)
 	}
 	quotaAt := func(wl *kueue.Workload, at time.Time) {
@@ -90,7 +94,7 @@ func TestRebuiltReservationsOfAJob(t *testing.T) {
 		{"no component has a cluster", func(_, _ *kueue.Workload) {}, 0},
 		{"component 0 is nominated", func(first, _ *kueue.Workload) {
 			first.Status.NominatedClusterNames = []string{"cluster1"}
-			record := recordOf(ago(1), "cluster1")
+			record := fixture.RecordOf(ago(1), "cluster1")
 			record.QuotaReservedAt = ago(70).UTC()
 			first.Annotations[v1alpha1.DispatchAnnotation] = record.Encode()
 		}, 4},
@@ -111,7 +115,7 @@ func TestRebuiltReservationsOfAJob(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			first, second := replica(0), replica(1)
+			first, second := fixture.Replica(0), fixture.Replica(1)
 			quotaAt(first, ago(70))
 			quotaAt(second, ago(70))
 			tc.change(first, second)
@@ -135,7 +139,7 @@ func TestRebuiltOrder(t *testing.T) {
 			if err := b.hub.Create(t.Context(), gate); err != nil {
 				t.Fatal(err)
 			}
-			big, small := withMultiKueue(pendingWorkload(noon.Add(-10*time.Minute))), withMultiKueue(pendingWorkload(noon))
+			big, small := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon.Add(-10*time.Minute))), fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 			big.Name, big.UID, big.Spec.PodSets[0].Count = "big", "big", 3
 			small.Name, small.UID = "small", "small"
 			b.create(big)
@@ -176,7 +180,7 @@ func TestRebuiltLedgerOfReadyMultiKueueWorkloads(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.nominates = tc.nominates
-			b.create(nominated(readyFor(pendingWorkload(noon), "cluster1", noon)))
+			b.create(fixture.Nominated(fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon)))
 			b.restart()
 			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
 				t.Errorf("reserved devices (-want +got):\n%s", diff)
@@ -188,9 +192,9 @@ func TestRebuiltLedgerOfReadyMultiKueueWorkloads(t *testing.T) {
 // A late attempt that the former process counted is not counted again.
 func TestRebuiltHistoryKeepsTheLateAttempt(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(withRecord(nominated(pendingWorkload(noon.Add(-time.Minute)), "cluster1"), recordOf(noon.Add(-40*time.Second), "cluster1")))
+	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-time.Minute)), "cluster1"), fixture.RecordOf(fixture.Noon.Add(-40*time.Second), "cluster1")))
 	b.restart()
-	if got := b.histories.get("uid").lateAttempt; got != 1 {
+	if got := b.histories.get("uid").LateAttempt; got != 1 {
 		t.Errorf("late attempt %d, want 1", got)
 	}
 }
@@ -199,7 +203,7 @@ func TestRebuiltHistoryKeepsTheLateAttempt(t *testing.T) {
 // ledger is complete.
 func TestFailedRebuildDecidesNothing(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(pendingWorkload(noon))
+	b.create(fixture.PendingWorkload(fixture.Noon))
 	b.rebuilt = false
 	b.client = interceptor.NewClient(b.hub, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 		if _, isQueue := obj.(*kueue.ClusterQueue); isQueue {

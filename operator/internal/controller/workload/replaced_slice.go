@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,14 +15,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
-
-// reasonReplacesSlice is the reason of a decision that sends a slice to the clusters of the slice that
-// it replaces.
-const reasonReplacesSlice = "ReplacesSlice"
 
 // observeReplacedSlice reads on which clusters copies of the slice that the workload replaces, and of the
 // workload itself, may have room. Kueue copies the cluster of the old slice to the new one, but the old
@@ -36,16 +33,16 @@ const reasonReplacesSlice = "ReplacesSlice"
 //
 // If a cluster has admitted the new slice, it replaced the old one there, and the eviction ended it. Then
 // only the clusters of a later attempt count.
-func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) error {
+func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *lifecycle.Situation) error {
 	switch {
-	case kueuestate.ReplacedSlice(o.wl) == "" || o.wl.Status.ClusterName != nil:
+	case kueuestate.ReplacedSlice(o.Workload) == "" || o.Workload.Status.ClusterName != nil:
 		return nil
-	case o.multiKueue == "":
+	case o.Checks.MultiKueue == "":
 		return r.observeRunningSlice(ctx, o)
 	}
-	if kueuestate.WasAdmitted(o.wl) {
-		if !o.history.copies.recorded {
-			o.replacedSliceOn, o.sliceSeenOn = o.history.copies.clusters, o.history.copies.clusters
+	if kueuestate.WasAdmitted(o.Workload) {
+		if !o.History.Copies.Recorded {
+			o.Job.SliceOn, o.Job.SliceSeenOn = o.History.Copies.Clusters, o.History.Copies.Clusters
 		}
 		return nil
 	}
@@ -53,22 +50,22 @@ func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *observation) e
 	if err != nil {
 		return err
 	}
-	o.sliceSeenOn = appendNew(o.sliceSeenOn, o.history.copies.clusters)
-	o.replacedSliceOn = appendNew(appendNew(slices.Clone(o.sliceSeenOn), recorded), o.record.EverNominated)
+	o.Job.SliceSeenOn = appendNew(o.Job.SliceSeenOn, o.History.Copies.Clusters)
+	o.Job.SliceOn = appendNew(appendNew(slices.Clone(o.Job.SliceSeenOn), recorded), o.Record.EverNominated)
 	return nil
 }
 
 // observeClustersOfSlices reads the clusters of the replaced slice, or of the latest one before it that
 // was sent somewhere. It returns those that only a record names.
-func (r *Reconciler) observeClustersOfSlices(ctx context.Context, o *observation) (recorded []string, err error) {
-	slice := o.wl
+func (r *Reconciler) observeClustersOfSlices(ctx context.Context, o *lifecycle.Situation) (recorded []string, err error) {
+	slice := o.Workload
 	for range maxReplacedSlices {
 		old, err := r.replacedSlice(ctx, slice)
 		if err != nil || old == nil {
 			return nil, err
 		}
-		o.sliceSeenOn, recorded = r.clustersOfSlice(old, o.now)
-		if len(o.sliceSeenOn)+len(recorded) > 0 || kueuestate.WasAdmitted(old) && !isEndingWithQuota(old) {
+		o.Job.SliceSeenOn, recorded = r.clustersOfSlice(old, o.Now)
+		if len(o.Job.SliceSeenOn)+len(recorded) > 0 || kueuestate.WasAdmitted(old) && !isEndingWithQuota(old) {
 			return recorded, nil
 		}
 		slice = old
@@ -114,7 +111,7 @@ func isReplaceable(old, wl *kueue.Workload) bool {
 // clustersOfSlice returns the clusters that may hold a copy of a replaced slice: those that its status
 // names or that this process saw, and those that only its record names.
 func (r *Reconciler) clustersOfSlice(old *kueue.Workload, now time.Time) (seen, recorded []string) {
-	if cluster := clusterOf(old); cluster != "" {
+	if cluster := lifecycle.ClusterOf(old); cluster != "" {
 		return []string{cluster}, nil
 	}
 	// A record that does not parse was not written by the operator and names no cluster.
@@ -122,7 +119,7 @@ func (r *Reconciler) clustersOfSlice(old *kueue.Workload, now time.Time) (seen, 
 	seen = slices.Clone(old.Status.NominatedClusterNames)
 	if isEndingWithQuota(old) {
 		const endedByWorker = false
-		seen = appendNew(seen, r.histories.get(old.UID).withoutQuota(endedByWorker, now).copies.clusters)
+		seen = appendNew(seen, r.histories.get(old.UID).WithoutQuota(endedByWorker, now).Copies.Clusters)
 		recorded = record.Nominated
 	}
 	// An eviction removes no copies of a slice that replaced another one, unless a cluster had admitted it.
@@ -147,29 +144,4 @@ func appendNew(list, values []string) []string {
 		}
 	}
 	return list
-}
-
-// followReplacedSlice sends a slice that has no room to the clusters of the slice that it replaces, and to
-// its own earlier ones. The copy of a slice may have the missing devices, or their quota, and keeps them
-// until the new slice is there. Users can write a record, so a cluster that only a record names gives no
-// devices that are held for others, and the workload waits for its turn.
-func (o *observation) followReplacedSlice(d gate.Decision) gate.Decision {
-	if d.Reason != gate.ReasonNoRoom && d.Reason != gate.ReasonHeld {
-		return d
-	}
-	var clusters []string
-	for _, v := range d.Verdicts {
-		isHeld := v.Rejection == gate.RejectHeld && !slices.Contains(o.sliceSeenOn, v.Cluster)
-		if v.Rejection.MayHoldCopy() && !isHeld && slices.Contains(o.replacedSliceOn, v.Cluster) {
-			clusters = append(clusters, v.Cluster)
-		}
-	}
-	if len(clusters) == 0 {
-		return d
-	}
-	message := "it replaces a slice that was sent to " + clusters[0] + ", where that may take the room: " + d.Message
-	if len(o.record.EverNominated) > 0 {
-		message = "it or the slice that it replaces was sent to " + clusters[0] + " earlier, where a copy may take the room: " + d.Message
-	}
-	return gate.Decision{State: gate.Ready, Reason: reasonReplacesSlice, Verdicts: d.Verdicts, Order: clusters, Message: gate.Truncate(message)}
 }

@@ -5,14 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 )
 
@@ -20,12 +22,12 @@ import (
 // the slice that replaces it.
 func (b *bench) createSlices(change func(old *kueue.Workload)) {
 	b.t.Helper()
-	old := withMultiKueue(pendingWorkload(noon))
+	old := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	old.Name, old.UID = "slice-1", "uid-1"
-	replaced(old, noon)
+	replaced(old, fixture.Noon)
 	change(old)
 	b.create(old)
-	slice := withMultiKueue(pendingWorkload(noon))
+	slice := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	slice.Name, slice.UID = "slice-2", "uid-2"
 	slice.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true", "kueue.x-k8s.io/workload-slice-replacement-for": "team-a/slice-1"}
 	b.create(slice)
@@ -117,7 +119,7 @@ func TestEvictedSliceFollowsItsCopies(t *testing.T) {
 				wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Deactivated", Count: 1}}}
 				wl.Status.AccumulatedPastExecutionTimeSeconds = tc.ran
 				if tc.ever != nil {
-					record := dispatch.Record{}.Begin(tc.ever, noon.Add(-time.Hour), "an earlier attempt", noon.Add(-time.Hour))
+					record := dispatch.Record{}.Begin(tc.ever, fixture.Noon.Add(-time.Hour), "an earlier attempt", fixture.Noon.Add(-time.Hour))
 					wl.Annotations[v1alpha1.DispatchAnnotation] = record.Encode()
 				}
 			})
@@ -141,11 +143,11 @@ func TestEvictedSliceFollowsItsLastAttempt(t *testing.T) {
 		b.createSlices(func(old *kueue.Workload) { old.Status.NominatedClusterNames = []string{"cluster2"} })
 		ran := int32(60)
 		b.update(func(wl *kueue.Workload) { wl.Status.AccumulatedPastExecutionTimeSeconds = &ran })
-		h := history{}.withNominations([]string{"cluster1"})
+		h := lifecycle.History{}.WithNominations([]string{"cluster1"})
 		if isAdmitted {
-			h.running = &ledger.Entry{Cluster: "cluster1"}
+			h.Running = &ledger.Entry{Cluster: "cluster1"}
 		}
-		b.histories.put("uid-2", h.withoutQuota(false, noon.Add(-time.Hour)))
+		b.histories.put("uid-2", h.WithoutQuota(false, fixture.Noon.Add(-time.Hour)))
 		b.reconcile()
 		var want []string
 		if !isAdmitted {
@@ -164,7 +166,7 @@ func TestSliceFollowsAnEvictedSlice(t *testing.T) {
 		b := newBench(t, v1alpha1.PlacementGateSpec{})
 		b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
 		b.createSlices(func(old *kueue.Workload) {
-			record := dispatch.Record{}.Begin([]string{"cluster2"}, noon.Add(-time.Hour), "an earlier attempt", noon.Add(-time.Hour))
+			record := dispatch.Record{}.Begin([]string{"cluster2"}, fixture.Noon.Add(-time.Hour), "an earlier attempt", fixture.Noon.Add(-time.Hour))
 			old.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
 			if isSlice {
 				old.Annotations["kueue.x-k8s.io/elastic-job"], old.Annotations["kueue.x-k8s.io/workload-slice-replacement-for"] = "true", "team-a/slice-0"
@@ -181,46 +183,17 @@ func TestSliceFollowsAnEvictedSlice(t *testing.T) {
 	}
 }
 
-// The slice that is replaced had its turn. The new one does not wait for others that rank before it.
-func TestSliceDoesNotWaitForItsTurn(t *testing.T) {
-	slice := func(seenOn ...string) *observation {
-		return observationWith(inOrder(noRoom, func(o *observation) {
-			o.preceding, o.replacedSliceOn, o.sliceSeenOn = types.NamespacedName{Namespace: "team-b", Name: "first"}, []string{"cluster2"}, seenOn
-		}))
-	}
-	if d, clusters, _ := slice("cluster2").decide(); d.State != gate.Ready || len(clusters) != 1 || clusters[0] != "cluster2" {
-		t.Errorf("%s %q for %v, want cluster2", d.State, d.Message, clusters)
-	}
-	if d, clusters, _ := slice().decide(); d.Reason != gate.ReasonQueued || len(clusters) > 0 {
-		t.Errorf("only a record names the cluster: %s %q for %v, want Queued", d.State, d.Message, clusters)
-	}
-}
-
-// Devices that are held for another workload go to a slice only if Kueue's status shows that its job was
-// sent there. A user can write a record.
-func TestRecordOfASliceGivesNoHeldDevices(t *testing.T) {
-	held := gate.Decision{State: gate.Pending, Reason: gate.ReasonHeld, Verdicts: []gate.Verdict{{Cluster: "cluster2", Rejection: gate.RejectHeld}}}
-	o := &observation{replacedSliceOn: []string{"cluster2"}}
-	if d := o.followReplacedSlice(held); d.State != gate.Pending {
-		t.Errorf("%s for %v, want Pending", d.State, d.Order)
-	}
-	o.sliceSeenOn = []string{"cluster2"}
-	if d := o.followReplacedSlice(held); d.State != gate.Ready {
-		t.Errorf("%s, want Ready", d.State)
-	}
-}
-
 // The clusters of a record are not those that Kueue's status shows.
 func TestForgedSliceIsNotSeen(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := withRecord(withMultiKueue(pendingWorkload(noon)), dispatch.Record{EverNominated: []string{"cluster1"}})
+	wl := fixture.WithRecord(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), dispatch.Record{EverNominated: []string{"cluster1"}})
 	wl.Annotations["kueue.x-k8s.io/elastic-job"], wl.Annotations["kueue.x-k8s.io/workload-slice-replacement-for"] = "true", wl.Namespace+"/none"
 	b.create(wl)
 	o, err := b.observe(t.Context(), b.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(o.replacedSliceOn) != 1 || len(o.sliceSeenOn) > 0 {
-		t.Errorf("on %v, seen on %v", o.replacedSliceOn, o.sliceSeenOn)
+	if len(o.Job.SliceOn) != 1 || len(o.Job.SliceSeenOn) > 0 {
+		t.Errorf("on %v, seen on %v", o.Job.SliceOn, o.Job.SliceSeenOn)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -38,7 +40,7 @@ func TestWorkloadRequestsAClusterOutsideTheConfiguration(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{MultiKueue: &v1alpha1.GateMultiKueue{ConfigName: "gpu"}})
 			b.putGate(func(g *registry.Gate) { g.Clusters = append(g.Clusters, registry.Cluster{Name: "cluster3"}) })
 			b.room(tc.room)
-			wl := withMultiKueue(pendingWorkload(noon))
+			wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 			if tc.change != nil {
 				tc.change(b, wl)
 			}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,7 +17,7 @@ import (
 // localSlice is a slice of an elastic job without MultiKueue. It holds quota for pods, and replaces
 // another slice; empty = none.
 func localSlice(name, replaces string, pods int32, since time.Time) *kueue.Workload {
-	wl := pendingWorkload(since)
+	wl := fixture.PendingWorkload(since)
 	wl.Name, wl.UID, wl.CreationTimestamp = name, types.UID(name), metav1.NewTime(since)
 	wl.Spec.PodSets[0].Count = pods
 	wl.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true"}
@@ -41,8 +43,8 @@ func ownedBy(wl *kueue.Workload, uid types.UID) *kueue.Workload {
 
 // runningSlice is a slice that was admitted on cluster1 ten minutes ago.
 func runningSlice(name string) *kueue.Workload {
-	wl := readyFor(localSlice(name, "", 4, noon.Add(-10*time.Minute)), "cluster1", noon.Add(-10*time.Minute))
-	setCondition(wl, kueue.WorkloadAdmitted, noon.Add(-10*time.Minute))
+	wl := fixture.ReadyFor(localSlice(name, "", 4, fixture.Noon.Add(-10*time.Minute)), "cluster1", fixture.Noon.Add(-10*time.Minute))
+	fixture.SetCondition(wl, kueue.WorkloadAdmitted, fixture.Noon.Add(-10*time.Minute))
 	return wl
 }
 
@@ -56,32 +58,32 @@ func TestNewSliceOfARunningJobIsLetThrough(t *testing.T) {
 		change func(*kueue.Workload)
 		want   string
 	}{
-		{"the old slice is replaced", []*kueue.Workload{replaced(runningSlice("slice-1"), noon)}, nil, "cluster1"},
+		{"the old slice is replaced", []*kueue.Workload{replaced(runningSlice("slice-1"), fixture.Noon)}, nil, "cluster1"},
 		{"Kueue has yet to finish the old slice", []*kueue.Workload{runningSlice("slice-1")}, nil, "cluster1"},
-		{"resized twice before the gate saw it", []*kueue.Workload{replaced(runningSlice("slice-0"), noon), replaced(localSlice("slice-1", "slice-0", 5, noon), noon)}, nil, "cluster1"},
-		{"the old slice was never admitted", []*kueue.Workload{replaced(localSlice("slice-1", "", 4, noon), noon)}, nil, ""},
+		{"resized twice before the gate saw it", []*kueue.Workload{replaced(runningSlice("slice-0"), fixture.Noon), replaced(localSlice("slice-1", "slice-0", 5, fixture.Noon), fixture.Noon)}, nil, "cluster1"},
+		{"the old slice was never admitted", []*kueue.Workload{replaced(localSlice("slice-1", "", 4, fixture.Noon), fixture.Noon)}, nil, ""},
 		{"the old slice does not exist", nil, nil, ""},
-		{"the new slice was evicted", []*kueue.Workload{replaced(runningSlice("slice-1"), noon)}, func(wl *kueue.Workload) { wl.Status.SchedulingStats = evictedOnce }, ""},
-		{"a slice between was evicted", []*kueue.Workload{replaced(runningSlice("slice-0"), noon), func() *kueue.Workload {
-			wl := replaced(localSlice("slice-1", "slice-0", 5, noon), noon)
+		{"the new slice was evicted", []*kueue.Workload{replaced(runningSlice("slice-1"), fixture.Noon)}, func(wl *kueue.Workload) { wl.Status.SchedulingStats = evictedOnce }, ""},
+		{"a slice between was evicted", []*kueue.Workload{replaced(runningSlice("slice-0"), fixture.Noon), func() *kueue.Workload {
+			wl := replaced(localSlice("slice-1", "slice-0", 5, fixture.Noon), fixture.Noon)
 			wl.Status.SchedulingStats = evictedOnce
 			return wl
 		}()}, nil, ""},
 		{"the old slice was evicted", []*kueue.Workload{func() *kueue.Workload {
-			wl := replaced(runningSlice("slice-1"), noon)
-			setCondition(wl, kueue.WorkloadEvicted, noon)
+			wl := replaced(runningSlice("slice-1"), fixture.Noon)
+			fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
 			return wl
 		}()}, nil, ""},
 		{"Kueue has finished the old slice for another reason", []*kueue.Workload{func() *kueue.Workload {
 			wl := runningSlice("slice-1")
-			setCondition(wl, kueue.WorkloadFinished, noon)
+			fixture.SetCondition(wl, kueue.WorkloadFinished, fixture.Noon)
 			return wl
 		}()}, nil, ""},
-		{"replaced before the new slice existed", []*kueue.Workload{replaced(runningSlice("slice-1"), noon.Add(-2*time.Minute))}, nil, ""},
-		{"of another job", []*kueue.Workload{replaced(ownedBy(runningSlice("slice-1"), "job-1"), noon)}, func(wl *kueue.Workload) { ownedBy(wl, "job-2") }, ""},
-		{"of a job, and the new slice of none", []*kueue.Workload{replaced(ownedBy(runningSlice("slice-1"), "job-1"), noon)}, nil, ""},
-		{"of one job", []*kueue.Workload{replaced(ownedBy(runningSlice("slice-1"), "job-1"), noon)}, func(wl *kueue.Workload) { ownedBy(wl, "job-1") }, "cluster1"},
-		{"the slices replace each other", []*kueue.Workload{replaced(localSlice("slice-1", "slice-2", 4, noon), noon)}, nil, ""},
+		{"replaced before the new slice existed", []*kueue.Workload{replaced(runningSlice("slice-1"), fixture.Noon.Add(-2*time.Minute))}, nil, ""},
+		{"of another job", []*kueue.Workload{replaced(ownedBy(runningSlice("slice-1"), "job-1"), fixture.Noon)}, func(wl *kueue.Workload) { ownedBy(wl, "job-2") }, ""},
+		{"of a job, and the new slice of none", []*kueue.Workload{replaced(ownedBy(runningSlice("slice-1"), "job-1"), fixture.Noon)}, nil, ""},
+		{"of one job", []*kueue.Workload{replaced(ownedBy(runningSlice("slice-1"), "job-1"), fixture.Noon)}, func(wl *kueue.Workload) { ownedBy(wl, "job-1") }, "cluster1"},
+		{"the slices replace each other", []*kueue.Workload{replaced(localSlice("slice-1", "slice-2", 4, fixture.Noon), fixture.Noon)}, nil, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
@@ -89,7 +91,7 @@ func TestNewSliceOfARunningJobIsLetThrough(t *testing.T) {
 			for _, old := range tc.old {
 				b.create(old)
 			}
-			b.create(localSlice("slice-2", "slice-1", 6, noon))
+			b.create(localSlice("slice-2", "slice-1", 6, fixture.Noon))
 			if tc.change != nil {
 				b.update(tc.change)
 			}
@@ -119,8 +121,8 @@ func TestResizedJobNeitherHoldsNorGivesUp(t *testing.T) {
 		WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, GiveUpAfterSeconds: &giveUp}})
 	b.source.empty = map[string]float64{"cluster1": 8, "cluster2": 0}
 	b.room(map[string]float64{"cluster1": 2, "cluster2": 0})
-	b.create(replaced(runningSlice("slice-1"), noon))
-	b.create(localSlice("slice-2", "slice-1", 6, noon))
+	b.create(replaced(runningSlice("slice-1"), fixture.Noon))
+	b.create(localSlice("slice-2", "slice-1", 6, fixture.Noon))
 	for range 3 {
 		b.reconcile()
 		b.expectHolds()
@@ -136,8 +138,8 @@ func TestResizedJobNeitherHoldsNorGivesUp(t *testing.T) {
 func TestResizedJobStaysInTheLedger(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(map[string]float64{"cluster1": 2, "cluster2": 0})
-	b.create(replaced(runningSlice("slice-1"), noon))
-	b.create(localSlice("slice-2", "slice-1", 6, noon))
+	b.create(replaced(runningSlice("slice-1"), fixture.Noon))
+	b.create(localSlice("slice-2", "slice-1", 6, fixture.Noon))
 	b.reconcile()
 	expect := func(when string, devices map[string]int64) {
 		t.Helper()
@@ -146,10 +148,10 @@ func TestResizedJobStaysInTheLedger(t *testing.T) {
 		}
 	}
 	expect("before the admission", map[string]int64{"cluster1": 12})
-	b.update(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadAdmitted, b.now()) })
+	b.update(func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadAdmitted, b.now()) })
 	b.reconcile()
 	expect("after the admission", map[string]int64{"cluster1": 12})
-	if running := b.histories.get("slice-2").running; running == nil || running.Cluster != "cluster1" {
+	if running := b.histories.get("slice-2").Running; running == nil || running.Cluster != "cluster1" {
 		t.Errorf("running %v, want cluster1", running)
 	}
 	b.update(func(wl *kueue.Workload) { replaced(wl, b.now()) })

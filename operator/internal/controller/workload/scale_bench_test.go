@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -204,7 +206,7 @@ type scaleHub struct {
 }
 
 func newScaleHub(b *testing.B, size hubSize) *scaleHub {
-	h := &scaleHub{size: size, clock: &clock{time: noon}, hub: &indexClient{objects: map[string]client.Object{}}, woken: make(chan types.NamespacedName, 4*size.workloads)}
+	h := &scaleHub{size: size, clock: &clock{time: fixture.Noon}, hub: &indexClient{objects: map[string]client.Object{}}, woken: make(chan types.NamespacedName, 4*size.workloads)}
 	h.source = &scaleSource{now: h.clock.now}
 	sources, gates, reservations := &query.Sources{}, registry.New(), ledger.New(time.Second, time.Hour)
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, h.source)
@@ -219,7 +221,7 @@ func newScaleHub(b *testing.B, size hubSize) *scaleHub {
 		name := fmt.Sprint("cluster-", i)
 		clusters, decided = append(clusters, name), append(decided, registry.Cluster{Name: name})
 		h.hub.add(&kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: kueue.MultiKueueClusterStatus{
-			Conditions: []metav1.Condition{{Type: kueue.MultiKueueClusterActive, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}}}})
+			Conditions: []metav1.Condition{{Type: kueue.MultiKueueClusterActive, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(fixture.Noon.Add(-time.Hour))}}}})
 	}
 	h.hub.add(&kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: kueue.MultiKueueConfigSpec{Clusters: clusters}})
 	h.hub.add(admissionCheck("multikueue", kueue.MultiKueueControllerName, kueue.SchemeGroupVersion.Group, "MultiKueueConfig"))
@@ -268,7 +270,7 @@ func (h *scaleHub) reconcile(key types.NamespacedName) {
 func (h *scaleHub) fill() {
 	for i := range h.size.workloads {
 		gate, shape := i%h.size.gates, i/h.size.gates%h.size.shapes
-		wl := withMultiKueue(pendingWorkload(noon.Add(-time.Duration(i) * time.Second)))
+		wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon.Add(-time.Duration(i) * time.Second)))
 		wl.Namespace, wl.Name, wl.UID = fmt.Sprint("team-", gate), fmt.Sprint("job-", i), types.UID(fmt.Sprint("uid-", i))
 		wl.Spec.QueueName, wl.Status.Admission.ClusterQueue = "gpu", kueue.ClusterQueueReference(fmt.Sprint("gpu-", gate))
 		wl.Status.AdmissionChecks[0].Name = kueue.AdmissionCheckReference(fmt.Sprint("gate-", gate))

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,18 +15,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
-
-// withSecondCheck adds a second check of the gate.
-func withSecondCheck(wl *kueue.Workload, state kueue.CheckState) *kueue.Workload {
-	wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "second", State: state, Message: "as it was",
-		LastTransitionTime: wl.Status.AdmissionChecks[0].LastTransitionTime})
-	return wl
-}
 
 // A workload that no gate decides waits like any other: it is counted, and its Pending
 // checks and one event state the reason.
@@ -38,10 +32,10 @@ func TestBlockedWorkloads(t *testing.T) {
 		want      map[string]string
 		event     string
 	}{
-		{"the gate does not exist", pendingWorkload(noon), true, map[string]string{"plimsoll": "Pending " + absent}, absent},
-		{"two Pending checks", withSecondCheck(pendingWorkload(noon), kueue.CheckStatePending), false,
+		{"the gate does not exist", fixture.PendingWorkload(fixture.Noon), true, map[string]string{"plimsoll": "Pending " + absent}, absent},
+		{"two Pending checks", fixture.WithSecondCheck(fixture.PendingWorkload(fixture.Noon), kueue.CheckStatePending), false,
 			map[string]string{"plimsoll": "Pending " + twice, "second": "Pending " + twice}, twice},
-		{"one of two checks is Ready", withSecondCheck(pendingWorkload(noon), kueue.CheckStateReady), false,
+		{"one of two checks is Ready", fixture.WithSecondCheck(fixture.PendingWorkload(fixture.Noon), kueue.CheckStateReady), false,
 			map[string]string{"plimsoll": "Pending " + twice, "second": "Ready as it was"}, twice},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -56,7 +50,7 @@ func TestBlockedWorkloads(t *testing.T) {
 			if diff := cmp.Diff(tc.want, checkTexts(b.workload())); diff != "" {
 				t.Errorf("checks (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(map[string]registry.WaitSummary{"gpu": {Workloads: 1, Since: noon}}, b.registry.WaitSummaries()); diff != "" {
+			if diff := cmp.Diff(map[string]registry.WaitSummary{"gpu": {Workloads: 1, Since: fixture.Noon}}, b.registry.WaitSummaries()); diff != "" {
 				t.Errorf("wait summaries (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]string{"Warning GateNotReady " + tc.event}, b.events()); diff != "" {
@@ -78,7 +72,7 @@ func TestCheckWithoutAGateBlocks(t *testing.T) {
 	if err := b.hub.Update(t.Context(), check); err != nil {
 		t.Fatal(err)
 	}
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	if nominated := b.workload().Status.NominatedClusterNames; len(nominated) > 0 {
 		t.Errorf("nominated %v, want none", nominated)
@@ -96,7 +90,7 @@ func TestUnreadGateIsNotReported(t *testing.T) {
 	if err := b.hub.Create(t.Context(), &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}); err != nil {
 		t.Fatal(err)
 	}
-	b.create(pendingWorkload(noon))
+	b.create(fixture.PendingWorkload(fixture.Noon))
 	b.reconcile()
 	if events := b.events(); len(events) != 0 || b.check().Message != "" || b.registry.Waiting("gpu") != 1 {
 		t.Errorf("events %q, message %q, %d waiting", events, b.check().Message, b.registry.Waiting("gpu"))
@@ -105,9 +99,9 @@ func TestUnreadGateIsNotReported(t *testing.T) {
 
 func TestTwoReadyChecksWaitForNothing(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(withSecondCheck(readyFor(pendingWorkload(noon), "cluster1", noon), kueue.CheckStateReady))
+	b.create(fixture.WithSecondCheck(fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon), kueue.CheckStateReady))
 	before := checkTexts(b.workload())
-	b.waiting.Add(waitqueue.Entry{Workload: b.key, Key: querycache.Key{Gate: "gpu"}})
+	b.waiting.Add(waitqueue.Entry{Workload: b.key, Key: registry.QueryKey{Gate: "gpu"}})
 	b.reconcile()
 	if diff := cmp.Diff(before, checkTexts(b.workload())); diff != "" || b.registry.Waiting("gpu") != 0 {
 		t.Errorf("%d waiting, checks (-before +after):\n%s", b.registry.Waiting("gpu"), diff)
@@ -137,7 +131,7 @@ func TestMissingDispatcherIsReported(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.nominates = tc.nominates
 			b.configure(tc.clusters...)
-			b.create(nominated(readyFor(pendingWorkload(noon), "cluster1", noon), tc.nominated...))
+			b.create(fixture.Nominated(fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon), tc.nominated...))
 			b.clock.add(tc.after)
 			for range 2 {
 				if got := b.reconcile().RequeueAfter; got != tc.look {
@@ -145,7 +139,7 @@ func TestMissingDispatcherIsReported(t *testing.T) {
 				}
 			}
 			events := b.events()
-			other := nominated(readyFor(pendingWorkload(noon), "cluster1", noon), tc.nominated...)
+			other := fixture.Nominated(fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon), tc.nominated...)
 			other.Name, other.UID = "another", "another" // the evidence of one workload stands for all
 			b.create(other)
 			b.reconcile()
@@ -179,34 +173,34 @@ func TestConflictingDispatcherIsReported(t *testing.T) {
 		{"placed long ago by the dispatcher of that time", func(wl *kueue.Workload) {
 			wl.Status.NominatedClusterNames, wl.Status.ClusterName = nil, &elsewhere
 			wl.Status.AdmissionChecks[1] = kueue.AdmissionCheckState{
-				Name: "multikueue", State: kueue.CheckStateReady, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
+				Name: "multikueue", State: kueue.CheckStateReady, LastTransitionTime: metav1.NewTime(fixture.Noon.Add(-time.Hour))}
 		}, ""},
 		{"the gate is new on the queue of a running job", func(wl *kueue.Workload) {
 			wl.Status.NominatedClusterNames, wl.Status.ClusterName = nil, &elsewhere
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
 		}, ""},
 		{"the gate is new on the queue of a job that another dispatcher placed", func(wl *kueue.Workload) {
-			admitBy(wl, elsewhere)
+			fixture.AdmitBy(wl, elsewhere)
 			wl.Annotations = nil
-			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Hour))
+			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Hour))
 		}, ""},
 		{"the gate nominated for quota that the workload has lost", func(wl *kueue.Workload) {
-			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(noon.Add(-time.Hour))
+			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(-time.Hour))
 			wl.Status.Conditions = nil
-			setCondition(wl, kueue.WorkloadQuotaReserved, noon.Add(-time.Minute))
+			fixture.SetCondition(wl, kueue.WorkloadQuotaReserved, fixture.Noon.Add(-time.Minute))
 		}, ""},
 		{"being evicted", func(wl *kueue.Workload) {
 			wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
-			setCondition(wl, kueue.WorkloadEvicted, noon)
+			fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
 		}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			wl := withRecord(nominated(pendingWorkload(noon), "cluster1"), recordOf(noon, "cluster1"))
+			wl := fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1"))
 			tc.change(wl)
 			b.create(wl)
 			b.reconcile()
-			if got := b.registry.Conflict("gpu", noon); got != tc.want {
+			if got := b.registry.Conflict("gpu", fixture.Noon); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -233,11 +227,11 @@ func TestYieldedWorkloadReturns(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			wl := withRecord(pendingWorkload(noon), dispatch.Record{Attempt: 1, SleepsUntil: noon.Add(tc.until)})
+			wl := fixture.WithRecord(fixture.PendingWorkload(fixture.Noon), dispatch.Record{Attempt: 1, SleepsUntil: fixture.Noon.Add(tc.until)})
 			wl.Spec.Active = tc.active
 			if tc.isTaken {
 				loseQuota("Pending")(wl)
-				wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(tc.until - timing.YieldSleep))
+				wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(tc.until - timing.YieldSleep))
 			}
 			b.create(wl)
 			if got := b.reconcile().RequeueAfter; got != tc.look {
@@ -257,7 +251,7 @@ func TestYieldedWorkloadReturns(t *testing.T) {
 // An annotation that does not parse is replaced; what is nominated begins a new attempt.
 func TestUnreadableRecordIsReset(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := nominated(pendingWorkload(noon), "cluster1")
+	wl := fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1")
 	wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: "{"}
 	b.create(wl)
 	b.reconcile()
@@ -274,7 +268,7 @@ func TestUnreadableRecordIsReset(t *testing.T) {
 func TestRemovedCheckEndsTheWait(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(nil)
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	if n := b.registry.Waiting("gpu"); n != 1 {
 		t.Fatalf("%d workloads wait, want 1", n)

@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,14 +25,14 @@ import (
 func TestReserveDecidesAgainAfterAnotherDebit(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(map[string]float64{"cluster1": 1})
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	o := b.look()
-	other := o.entry("cluster1", noon)
+	other := o.Entry("cluster1", fixture.Noon)
 	other.UID = "other"
 	b.ledger.Debit(other)
 	s := b.reserve(o)
-	if s.decision.State != gate.Pending || len(s.reservation.entries) > 0 {
-		t.Errorf("another workload took the room between observation and reservation, got %s with %v", s.decision.State, s.reservation.entries)
+	if s.Decision.State != gate.Pending || len(s.Reservation.Entries) > 0 {
+		t.Errorf("another workload took the room between observation and reservation, got %s with %v", s.Decision.State, s.Reservation.Entries)
 	}
 	if diff := cmp.Diff(map[string]int64{"cluster1": 2}, b.ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s", diff)
@@ -47,12 +51,12 @@ func TestReservationOfNominations(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			record := recordOf(noon.Add(-tc.nominated), "cluster1")
-			record.QuotaReservedAt = noon.Add(-tc.nominated)
-			b.create(withRecord(nominated(pendingWorkload(noon.Add(-tc.reserved)), "cluster1"), record))
+			record := fixture.RecordOf(fixture.Noon.Add(-tc.nominated), "cluster1")
+			record.QuotaReservedAt = fixture.Noon.Add(-tc.nominated)
+			b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-tc.reserved)), "cluster1"), record))
 			o := b.look()
-			res := o.reserve([]string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
-			if !b.ledger.Commit(o.view, "uid", res.kept, res.entries, nil) {
+			res := o.Reserve([]string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
+			if !b.ledger.Commit(o.Room.View, "uid", res.Kept, res.Entries, nil) {
 				t.Fatal("the ledger did not change")
 			}
 			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
@@ -64,7 +68,7 @@ func TestReservationOfNominations(t *testing.T) {
 
 func TestSentTo(t *testing.T) {
 	multiKueue := func(change func(*kueue.Workload)) *kueue.Workload {
-		wl := withRecord(withMultiKueue(pendingWorkload(noon)), recordOf(noon, "cluster1"))
+		wl := fixture.WithRecord(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), fixture.RecordOf(fixture.Noon, "cluster1"))
 		change(wl)
 		return wl
 	}
@@ -77,15 +81,15 @@ func TestSentTo(t *testing.T) {
 			multiKueue(func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster2"} }), []string{"cluster2"}},
 		{"operator stopped after the annotation", multiKueue(func(*kueue.Workload) {}), []string{"cluster1"}},
 		{"quota reserved after the annotation", multiKueue(func(wl *kueue.Workload) {
-			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Second))
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Second))
 		}), nil},
-		{"evicted", multiKueue(func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, noon) }), nil},
-		{"chosen by a Ready check without MultiKueue", readyFor(pendingWorkload(noon), "cluster1", noon), []string{"cluster1"}},
+		{"evicted", multiKueue(func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon) }), nil},
+		{"chosen by a Ready check without MultiKueue", fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon), []string{"cluster1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.create(tc.wl)
-			if diff := cmp.Diff(tc.want, b.look().sentTo()); diff != "" {
+			if diff := cmp.Diff(tc.want, b.look().SentTo()); diff != "" {
 				t.Errorf("sent to (-want +got):\n%s", diff)
 			}
 		})
@@ -106,14 +110,14 @@ func TestExplainShowsTheNextDecision(t *testing.T) {
 			first := map[string]bool{}
 			for evictions := range int32(20) {
 				b := newBench(t, v1alpha1.PlacementGateSpec{})
-				wl := nominated(pendingWorkload(noon), tc.nominated...)
+				wl := fixture.Nominated(fixture.PendingWorkload(fixture.Noon), tc.nominated...)
 				wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: evictions}}}
 				b.create(wl)
 				o, e := b.look(), &gate.Explanation{}
 				if err := b.explainDecision(t.Context(), o, e); err != nil {
 					t.Fatal(err)
 				}
-				d := o.decision(o.record.Attempt + 1)
+				d := o.Decision(o.Record.Attempt + 1)
 				if diff := cmp.Diff(d.Order, e.Decision.Order); diff != "" {
 					t.Errorf("after %d evictions (-decided +explained):\n%s", evictions, diff)
 				}
@@ -130,7 +134,7 @@ func TestExplainShowsTheNextDecision(t *testing.T) {
 func TestForeignNominationsAreNoOrphanedCopies(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(map[string]float64{"cluster1": 9})
-	wl := withMultiKueue(pendingWorkload(noon))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
 	b.create(wl)
 	b.reconcile()
@@ -147,7 +151,7 @@ func TestBuiltinDispatchReservesDevicesOfReadyWorkloads(t *testing.T) {
 	b.room(map[string]float64{"cluster1": 2, "cluster2": 1})
 	states := map[kueue.CheckState]int{}
 	for i := range 5 {
-		wl := withMultiKueue(pendingWorkload(noon))
+		wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 		wl.Name, wl.UID = fmt.Sprint("job-", i), types.UID(fmt.Sprint(i))
 		b.create(wl)
 		b.reconcile()
@@ -166,7 +170,7 @@ func TestBuiltinDispatchReservesDevicesOfReadyWorkloads(t *testing.T) {
 func TestBuiltinDispatchReservesOneCluster(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.nominates = false
-	wl := withMultiKueue(pendingWorkload(noon))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
 	b.create(wl)
 	b.reconcile()
@@ -178,7 +182,7 @@ func TestBuiltinDispatchReservesOneCluster(t *testing.T) {
 	if reserved[admits] > 0 {
 		admits = "cluster2"
 	}
-	b.update(func(wl *kueue.Workload) { admitBy(wl, admits) })
+	b.update(func(wl *kueue.Workload) { fixture.AdmitBy(wl, admits) })
 	b.reconcile()
 	if diff := cmp.Diff(map[string]int64{admits: 2}, b.ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("admitted by the other cluster, reserved devices (-want +got):\n%s", diff)
@@ -212,11 +216,11 @@ func TestReadyCheckRecordsTheChosenCluster(t *testing.T) {
 		updates   *v1alpha1.GatePodSetUpdates
 		want      []kueue.PodSetUpdate
 	}{
-		{"without MultiKueue", pendingWorkload(noon), true, nil, []kueue.PodSetUpdate{{Name: "main", Annotations: annotations}}},
-		{"without MultiKueue, pinned", pendingWorkload(noon), true, &v1alpha1.GatePodSetUpdates{NodeSelector: map[string]string{"site": "{cluster}.example.com"}},
+		{"without MultiKueue", fixture.PendingWorkload(fixture.Noon), true, nil, []kueue.PodSetUpdate{{Name: "main", Annotations: annotations}}},
+		{"without MultiKueue, pinned", fixture.PendingWorkload(fixture.Noon), true, &v1alpha1.GatePodSetUpdates{NodeSelector: map[string]string{"site": "{cluster}.example.com"}},
 			[]kueue.PodSetUpdate{{Name: "main", Annotations: annotations, NodeSelector: map[string]string{"site": "cluster1.example.com"}}}},
-		{"with Kueue's dispatcher", withMultiKueue(pendingWorkload(noon)), false, nil, []kueue.PodSetUpdate{{Name: "main", Annotations: annotations}}},
-		{"with the operator as dispatcher", withMultiKueue(pendingWorkload(noon)), true, nil, nil},
+		{"with Kueue's dispatcher", fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), false, nil, []kueue.PodSetUpdate{{Name: "main", Annotations: annotations}}},
+		{"with the operator as dispatcher", fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), true, nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{PodSetUpdates: tc.updates})
@@ -239,7 +243,7 @@ func TestReadyCheckRecordsTheChosenCluster(t *testing.T) {
 func (b *bench) decideAs(d gate.Decision) {
 	b.t.Helper()
 	o := b.look()
-	if err := b.apply(b.t.Context(), o, step{writes: o.writeDecision(d, o.record)}); err != nil {
+	if err := b.apply(b.t.Context(), o, lifecycle.Step{Writes: o.WriteDecision(d, o.Record.Record)}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -260,9 +264,9 @@ func TestMessagesWithNewNumbersAreRateLimited(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.create(pendingWorkload(noon))
-			b.registry.SetWaiting("gpu", registry.WaitSummary{Workloads: tc.waiting, Since: noon})
-			b.registry.SetWaiting("tpu", registry.WaitSummary{Workloads: 1, Since: noon})
+			b.create(fixture.PendingWorkload(fixture.Noon))
+			b.registry.SetWaiting("gpu", registry.WaitSummary{Workloads: tc.waiting, Since: fixture.Noon})
+			b.registry.SetWaiting("tpu", registry.WaitSummary{Workloads: 1, Since: fixture.Noon})
 			for _, message := range []string{"1 free", "2 free"} {
 				b.decideAs(gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: message})
 				b.clock.add(tc.after)
@@ -277,8 +281,8 @@ func TestMessagesWithNewNumbersAreRateLimited(t *testing.T) {
 // A message that differs in more than its numbers is written at once.
 func TestMessagesOfAnotherKindAreWrittenAtOnce(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(pendingWorkload(noon))
-	b.registry.SetWaiting("gpu", registry.WaitSummary{Workloads: 100, Since: noon})
+	b.create(fixture.PendingWorkload(fixture.Noon))
+	b.registry.SetWaiting("gpu", registry.WaitSummary{Workloads: 100, Since: fixture.Noon})
 	noRoom := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free"}
 	for _, d := range []gate.Decision{noRoom,
 		{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free; connection refused", Incomplete: true},
@@ -290,7 +294,7 @@ func TestMessagesOfAnotherKindAreWrittenAtOnce(t *testing.T) {
 		}
 	}
 	o := b.look()
-	if err := b.apply(t.Context(), o, step{writes: o.block(o.checks, "two checks")}); err != nil {
+	if err := b.apply(t.Context(), o, lifecycle.Step{Writes: o.Block(o.Checks.Own, "two checks")}); err != nil {
 		t.Fatal(err)
 	}
 	b.decideAs(noRoom)
@@ -315,7 +319,7 @@ func TestMessageKind(t *testing.T) {
 		{"problem of the gate", gate.Decision{Reason: gate.ReasonGateNotReady, Message: "no Placement"}, "no Placement"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := messageKind(tc.decision); got != tc.want {
+			if got := lifecycle.MessageKind(tc.decision); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -326,44 +330,10 @@ func TestMessageKind(t *testing.T) {
 func TestReadyCheckResetsTheRecord(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.nominates = false
-	b.create(withRecord(withMultiKueue(pendingWorkload(noon)), dispatch.Record{UnplacedSeconds: 100, Yields: 2}))
+	b.create(fixture.WithRecord(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), dispatch.Record{UnplacedSeconds: 100, Yields: 2}))
 	b.reconcile()
 	if diff := cmp.Diff(dispatch.Record{}, b.dispatchRecord()); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
-	}
-}
-
-// withTrial adds the check of a TrialPolicy.
-func withTrial(state kueue.CheckState) func(*observation) {
-	return func(o *observation) {
-		o.wl.Status.AdmissionChecks = append(o.wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: state})
-		o.trialChecks = []string{"trial"}
-	}
-}
-
-// A yield would reset the count of Kueue's retries, whose limit ends a workload that never becomes
-// ready. It would also end a trial in the middle, and a job is tried once.
-func TestWorkloadsThatDoNotYield(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		change func(*observation)
-		want   bool
-	}{
-		{"no retries", func(*observation) {}, true},
-		{"Kueue counts retries", func(o *observation) { o.wl.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
-		{"its trial lasts", withTrial(kueue.CheckStatePending), false},
-		{"its trial has ended", withTrial(kueue.CheckStateReady), true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *observation) {
-				o.gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
-				o.now = noon.Add(time.Hour)
-				tc.change(o)
-			})
-			if got := o.mayYield(); got != tc.want {
-				t.Errorf("may yield: %t, want %t", got, tc.want)
-			}
-		})
 	}
 }
 
@@ -371,10 +341,10 @@ func TestWorkloadsThatDoNotYield(t *testing.T) {
 func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}})
 	b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	o := b.look()
-	if err := b.apply(t.Context(), o, step{writes: []write{o.writeYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, o.record)}}); err != nil {
+	if err := b.apply(t.Context(), o, lifecycle.Step{Writes: []lifecycle.Write{o.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, o.Record.Record)}}); err != nil {
 		t.Fatal(err)
 	}
 	b.update(loseQuota("Pending"))

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +23,7 @@ func loseQuota(reason string) func(*kueue.Workload) {
 		wl.Status.Admission = nil
 		for _, kind := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
 			if apimeta.FindStatusCondition(wl.Status.Conditions, kind) != nil {
-				apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(noon)})
+				apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(fixture.Noon)})
 			}
 		}
 	}
@@ -35,26 +37,26 @@ func reserveQuota(at time.Time) func(*kueue.Workload) {
 	}
 }
 
-const quotaLost = "the last decision was for quota that the workload has lost; the gate decides again when it holds quota"
-
 // A workload that loses its quota without an eviction keeps a Ready check. Kueue would admit it in the
 // same write that reserves quota again, whatever room there is then.
 func TestReadyCheckOfLostQuota(t *testing.T) {
 	ready := func(change ...func(*kueue.Workload)) *kueue.Workload {
-		wl := readyFor(pendingWorkload(noon.Add(-time.Hour)), "cluster1", noon.Add(-time.Hour))
+		wl := fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon.Add(-time.Hour)), "cluster1", fixture.Noon.Add(-time.Hour))
 		for _, c := range change {
 			c(wl)
 		}
 		return wl
 	}
-	multiKueue := func(wl *kueue.Workload) { withMultiKueue(wl) }
+	multiKueue := func(wl *kueue.Workload) { fixture.WithMultiKueue(wl) }
 	follower := func(wl *kueue.Workload) {
 		wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
 	}
-	admitted := func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadAdmitted, noon.Add(-time.Hour)) }
+	admitted := func(wl *kueue.Workload) {
+		fixture.SetCondition(wl, kueue.WorkloadAdmitted, fixture.Noon.Add(-time.Hour))
+	}
 	inactive := func(wl *kueue.Workload) { wl.Spec.Active = new(false) }
 	condition := func(kind string) func(*kueue.Workload) {
-		return func(wl *kueue.Workload) { setCondition(wl, kind, noon) }
+		return func(wl *kueue.Workload) { fixture.SetCondition(wl, kind, fixture.Noon) }
 	}
 	lost, onHold := loseQuota("Suspended"), loseQuota(kueue.WorkloadOnHold)
 	for _, tc := range []struct {
@@ -72,11 +74,11 @@ func TestReadyCheckOfLostQuota(t *testing.T) {
 		{"evicted", true, ready(lost, condition(kueue.WorkloadEvicted)), kueue.CheckStateReady},
 		{"finished", true, ready(lost, condition(kueue.WorkloadFinished)), kueue.CheckStateReady},
 
-		{"holds quota again, without MultiKueue", true, ready(lost, reserveQuota(noon)), kueue.CheckStatePending},
-		{"holds quota again, and runs", true, ready(lost, reserveQuota(noon), condition(kueue.WorkloadAdmitted)), kueue.CheckStateReady},
-		{"holds quota again, and Kueue nominates", false, ready(multiKueue, lost, reserveQuota(noon)), kueue.CheckStateReady},
-		{"holds quota since a moment after the check, by another clock", true, ready(reserveQuota(noon.Add(-time.Hour)), func(wl *kueue.Workload) {
-			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(noon.Add(-time.Hour - time.Minute))
+		{"holds quota again, without MultiKueue", true, ready(lost, reserveQuota(fixture.Noon)), kueue.CheckStatePending},
+		{"holds quota again, and runs", true, ready(lost, reserveQuota(fixture.Noon), condition(kueue.WorkloadAdmitted)), kueue.CheckStateReady},
+		{"holds quota again, and Kueue nominates", false, ready(multiKueue, lost, reserveQuota(fixture.Noon)), kueue.CheckStateReady},
+		{"holds quota since a moment after the check, by another clock", true, ready(reserveQuota(fixture.Noon.Add(-time.Hour)), func(wl *kueue.Workload) {
+			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(-time.Hour - time.Minute))
 		}), kueue.CheckStateReady},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -90,7 +92,7 @@ func TestReadyCheckOfLostQuota(t *testing.T) {
 			}
 			var want []string
 			if tc.want == kueue.CheckStatePending {
-				want = []string{"Normal QuotaLost " + quotaLost}
+				want = []string{"Normal QuotaLost " + fixture.QuotaLost}
 			}
 			if diff := cmp.Diff(want, b.events()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
@@ -106,7 +108,7 @@ func TestReadyCheckOfLostQuota(t *testing.T) {
 // A clock of Kueue that is ahead makes no decision outdated that was made for this quota.
 func TestClockOfKueueIsAhead(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(pendingWorkload(noon.Add(10 * time.Minute)))
+	b.create(fixture.PendingWorkload(fixture.Noon.Add(10 * time.Minute)))
 	for range 5 {
 		b.reconcile()
 		b.clock.add(time.Minute)
@@ -124,11 +126,11 @@ func TestClockOfKueueIsAhead(t *testing.T) {
 // When the workload holds quota again, the gate decides with the room of that time.
 func TestLostQuotaIsDecidedAgain(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(pendingWorkload(noon))
+	b.create(fixture.PendingWorkload(fixture.Noon))
 	b.reconcile()
 	b.update(loseQuota(kueue.WorkloadOnHold))
 	b.reconcile()
-	if got := b.check(); got.State != kueue.CheckStatePending || got.Message != quotaLost {
+	if got := b.check(); got.State != kueue.CheckStatePending || got.Message != fixture.QuotaLost {
 		t.Fatalf("without quota, the check is %+v", got)
 	}
 	b.clock.add(time.Hour)

@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -25,8 +29,8 @@ func TestLateNominationWithoutAnotherCluster(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.configure("cluster1")
 	b.room(onlyCluster1)
-	sent := recordOf(noon, "cluster1")
-	b.create(withRecord(nominated(pendingWorkload(noon), "cluster1"), sent))
+	sent := fixture.RecordOf(fixture.Noon, "cluster1")
+	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), sent))
 	for _, tc := range []struct {
 		name  string
 		after time.Duration
@@ -42,7 +46,9 @@ func TestLateNominationWithoutAnotherCluster(t *testing.T) {
 			t.Errorf("%s: events (-want +got):\n%s", tc.name, diff)
 		}
 	}
-	b.update(func(wl *kueue.Workload) { withRecord(wl, sent.Begin([]string{"cluster1"}, time.Time{}, "", b.now())) })
+	b.update(func(wl *kueue.Workload) {
+		fixture.WithRecord(wl, sent.Begin([]string{"cluster1"}, time.Time{}, "", b.now()))
+	})
 	b.clock.add(30 * time.Second)
 	b.reconcile()
 	if diff := cmp.Diff([]string{notAdmitted}, b.events()); diff != "" {
@@ -52,7 +58,7 @@ func TestLateNominationWithoutAnotherCluster(t *testing.T) {
 
 func TestWideningIsOneEvent(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(withRecord(nominated(pendingWorkload(noon.Add(-time.Minute)), "cluster1"), recordOf(noon.Add(-30*time.Second), "cluster1")))
+	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-time.Minute)), "cluster1"), fixture.RecordOf(fixture.Noon.Add(-30*time.Second), "cluster1")))
 	b.reconcile()
 	if events := b.events(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal Widened nominated cluster1, cluster2: ") {
 		t.Errorf("events: %q", events)
@@ -92,7 +98,7 @@ func TestWideningWaitsForPodsThatHoldDevices(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.source.holders, b.source.holdersErr = tc.holders, tc.err
-			wl := withRecord(nominated(pendingWorkload(noon), "cluster1"), recordOf(noon, "cluster1"))
+			wl := fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1"))
 			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train"}}
 			b.create(wl)
 			b.clock.add(tc.after)
@@ -141,7 +147,7 @@ func TestWideningAvoidsLeavingClusters(t *testing.T) {
 					g.Clusters[i].Leaving = g.Clusters[i].Name == tc.leaving
 				}
 			})
-			b.create(withRecord(nominated(pendingWorkload(noon.Add(-time.Hour)), "cluster1"), recordOf(noon.Add(-9*time.Minute), "cluster1")))
+			b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-time.Hour)), "cluster1"), fixture.RecordOf(fixture.Noon.Add(-9*time.Minute), "cluster1")))
 			b.reconcile()
 			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
 				t.Errorf("nominated (-want +got):\n%s", diff)
@@ -152,7 +158,7 @@ func TestWideningAvoidsLeavingClusters(t *testing.T) {
 
 func TestAttemptIsMispredictedOnce(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.create(withRecord(nominated(pendingWorkload(noon.Add(-time.Minute)), "cluster1"), recordOf(noon.Add(-time.Minute), "cluster1")))
+	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-time.Minute)), "cluster1"), fixture.RecordOf(fixture.Noon.Add(-time.Minute), "cluster1")))
 	o := b.look()
 	for _, tc := range []struct {
 		name             string
@@ -164,9 +170,9 @@ func TestAttemptIsMispredictedOnce(t *testing.T) {
 		{"next attempt", 2, 1, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o.record.Attempt, o.history.lateAttempt = tc.attempt, tc.counted
-			if s := next(o); s.mispredicted != tc.want || (s.lateAttempt == tc.attempt) != tc.want {
-				t.Errorf("mispredicted %t, late attempt %d", s.mispredicted, s.lateAttempt)
+			o.Record.Attempt, o.History.LateAttempt = tc.attempt, tc.counted
+			if s := lifecycle.Next(o); s.Mispredicted != tc.want || (s.LateAttempt == tc.attempt) != tc.want {
+				t.Errorf("mispredicted %t, late attempt %d", s.Mispredicted, s.LateAttempt)
 			}
 		})
 	}
@@ -188,7 +194,7 @@ func TestRevokedNominationsAreRestored(t *testing.T) {
 			if !tc.connected {
 				b.disconnect("cluster2")
 			}
-			b.create(withRecord(nominated(pendingWorkload(noon), "cluster1", "cluster2"), recordOf(noon, "cluster1", "cluster2")))
+			b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1", "cluster2"), fixture.RecordOf(fixture.Noon, "cluster1", "cluster2")))
 			b.reconcile()
 			b.update(func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"cluster1"} })
 			b.reconcile() // sees that the nomination is gone
@@ -196,7 +202,7 @@ func TestRevokedNominationsAreRestored(t *testing.T) {
 			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
 				t.Errorf("nominated (-want +got):\n%s", diff)
 			}
-			if got := b.registry.Conflict("gpu", noon); got != tc.conflict {
+			if got := b.registry.Conflict("gpu", fixture.Noon); got != tc.conflict {
 				t.Errorf("conflict %q, want %q", got, tc.conflict)
 			}
 		})
@@ -219,14 +225,14 @@ func TestStuckEvictionIsRepaired(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.room(tc.room)
-			wl := withMultiKueue(pendingWorkload(noon))
-			setCondition(wl, kueue.WorkloadEvicted, noon)
-			record := recordOf(noon, tc.ever...)
-			b.create(withRecord(wl, record))
-			if result := b.reconcile(); result.RequeueAfter != stuckAfter || b.check().State != kueue.CheckStatePending {
+			wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
+			fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
+			record := fixture.RecordOf(fixture.Noon, tc.ever...)
+			b.create(fixture.WithRecord(wl, record))
+			if result := b.reconcile(); result.RequeueAfter != fixture.StuckAfter || b.check().State != kueue.CheckStatePending {
 				t.Errorf("within the grace period: next look after %s, check %s", result.RequeueAfter, b.check().State)
 			}
-			b.clock.add(stuckAfter)
+			b.clock.add(fixture.StuckAfter)
 			b.reconcile()
 			if state := b.check().State; state != kueue.CheckStateReady {
 				t.Errorf("the check is %s", state)
@@ -245,11 +251,11 @@ func TestStuckEvictionWithFurtherChecks(t *testing.T) {
 	for check, want := range map[string]kueue.CheckState{"trial": kueue.CheckStateReady, "budget": kueue.CheckStatePending} {
 		t.Run(check, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			wl := withMultiKueue(pendingWorkload(noon))
+			wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(check), State: kueue.CheckStatePending})
-			setCondition(wl, kueue.WorkloadEvicted, noon)
+			fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
 			b.create(wl)
-			b.clock.add(stuckAfter)
+			b.clock.add(fixture.StuckAfter)
 			b.reconcile()
 			b.reconcile()
 			wl = b.workload()
@@ -265,10 +271,10 @@ func TestStuckEvictionWithFurtherChecks(t *testing.T) {
 func TestReclaimedWorkloadReturnsAfterTheRepair(t *testing.T) {
 	const grace = time.Minute // of its pods, which is longer than the pause of a yield
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl, inactive := withMultiKueue(pendingWorkload(noon)), false
+	wl, inactive := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), false
 	wl.Spec.Active = &inactive
-	setCondition(wl, kueue.WorkloadEvicted, noon)
-	b.create(withRecord(wl, recordOf(noon, "cluster1").Reclaim("idle-gpus", "idle", grace, noon)))
+	fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
+	b.create(fixture.WithRecord(wl, fixture.RecordOf(fixture.Noon, "cluster1").Reclaim("idle-gpus", "idle", grace, fixture.Noon)))
 	b.clock.add(grace + time.Second)
 	b.reconcile() // sets the check Ready
 	b.reconcile() // nominates
@@ -303,7 +309,7 @@ func TestLastWideningAvoidsFullClusters(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.room(tc.fit)
-			b.create(withRecord(nominated(pendingWorkload(noon.Add(-3*time.Minute)), "cluster1"), recordOf(noon.Add(-2*time.Minute), "cluster1")))
+			b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-3*time.Minute)), "cluster1"), fixture.RecordOf(fixture.Noon.Add(-2*time.Minute), "cluster1")))
 			b.reconcile()
 			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
 				t.Errorf("nominated (-want +got):\n%s", diff)
@@ -316,8 +322,8 @@ func TestLastWideningAvoidsFullClusters(t *testing.T) {
 // Further clusters would make the backlog longer.
 func TestBacklogDelaysWidening(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.lag.Observe(noon.Add(-100*time.Second), noon.Add(-10*time.Second))
-	b.create(withRecord(nominated(pendingWorkload(noon.Add(-time.Minute)), "cluster1"), recordOf(noon.Add(-40*time.Second), "cluster1")))
+	b.lag.Observe(fixture.Noon.Add(-100*time.Second), fixture.Noon.Add(-10*time.Second))
+	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-time.Minute)), "cluster1"), fixture.RecordOf(fixture.Noon.Add(-40*time.Second), "cluster1")))
 	result := b.reconcile()
 	if diff := cmp.Diff([]string{"cluster1"}, b.workload().Status.NominatedClusterNames); diff != "" {
 		t.Errorf("nominated (-want +got):\n%s", diff)
@@ -342,10 +348,10 @@ func TestNominationOfLostQuota(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.room(tc.fit)
-			record := recordOf(noon.Add(-time.Hour), "cluster1")
-			record.QuotaReservedAt = noon.Add(-time.Hour)
-			wl := withRecord(nominated(pendingWorkload(noon), "cluster1"), record)
-			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(noon.Add(-time.Hour))
+			record := fixture.RecordOf(fixture.Noon.Add(-time.Hour), "cluster1")
+			record.QuotaReservedAt = fixture.Noon.Add(-time.Hour)
+			wl := fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), record)
+			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(-time.Hour))
 			b.create(wl)
 			b.reconcile()
 			isWithdrawn := b.workload().Spec.Active != nil && !*b.workload().Spec.Active
@@ -378,9 +384,9 @@ func TestHealingAvoidsExcludedClusters(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "no-maintenance", Query: "maintenance_free"}}})
 			b.source.conditions = map[string]float64{"cluster1": 1, "cluster2": tc.value}
 			b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
-			record := recordOf(noon.Add(-70*time.Second), "cluster1")
+			record := fixture.RecordOf(fixture.Noon.Add(-70*time.Second), "cluster1")
 			record.EverNominated = []string{"cluster1", "cluster2"}
-			b.create(withRecord(nominated(pendingWorkload(noon.Add(-80*time.Second)), "cluster1"), record))
+			b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-80*time.Second)), "cluster1"), record))
 			b.reconcile()
 			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
 				t.Errorf("nominated (-want +got):\n%s", diff)
@@ -392,7 +398,7 @@ func TestHealingAvoidsExcludedClusters(t *testing.T) {
 func TestWorkloadThatNoClusterAdmitsIsRequeued(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{NotAdmittedAfterSeconds: 300})
 	b.room(onlyCluster1)
-	b.create(withRecord(nominated(pendingWorkload(noon), "cluster1"), recordOf(noon, "cluster1")))
+	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1")))
 	b.clock.add(299 * time.Second)
 	b.reconcile()
 	if b.workload().Spec.Active != nil {
@@ -424,16 +430,16 @@ func TestWorkloadThatNoClusterAdmitsIsRequeued(t *testing.T) {
 
 func TestPodsThatDoNotBecomeReadyAreReported(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := withMultiKueue(pendingWorkload(noon))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	cluster := "cluster1"
 	wl.Status.ClusterName = &cluster
 	for i := range wl.Status.AdmissionChecks {
-		wl.Status.AdmissionChecks[i].State, wl.Status.AdmissionChecks[i].LastTransitionTime = kueue.CheckStateReady, metav1.NewTime(noon)
+		wl.Status.AdmissionChecks[i].State, wl.Status.AdmissionChecks[i].LastTransitionTime = kueue.CheckStateReady, metav1.NewTime(fixture.Noon)
 	}
 	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse,
-		Reason: kueue.WorkloadWaitForStart, LastTransitionTime: metav1.NewTime(noon)})
+		Reason: kueue.WorkloadWaitForStart, LastTransitionTime: metav1.NewTime(fixture.Noon)})
 	b.create(wl)
-	late := lateAdmission{gate: "gpu", cluster: "cluster1"}
+	late := lifecycle.LateAdmission{Gate: "gpu", Cluster: "cluster1"}
 	b.clock.add(time.Minute)
 	if result := b.reconcile(); result.RequeueAfter != timing.PodsReadyLimit-time.Minute || b.histories.countLateAdmissions()[late] != 0 {
 		t.Errorf("looks again after %s, late %v", result.RequeueAfter, b.histories.countLateAdmissions())
@@ -456,55 +462,5 @@ func TestPodsThatDoNotBecomeReadyAreReported(t *testing.T) {
 	b.reconcile()
 	if n := b.histories.countLateAdmissions()[late]; n != 0 {
 		t.Errorf("%d late admissions after the pods became ready, want none", n)
-	}
-}
-
-// In its last stage a nomination is widened to clusters whose room is not known. A full cluster is
-// nominated only if that completes a stuck eviction.
-func TestWideningToClustersOfUnknownRoom(t *testing.T) {
-	later := func(o *observation) {
-		o.now = noon.Add(3 * time.Minute)
-		for i := range o.candidates {
-			o.candidates[i].SampledAt = o.now
-		}
-	}
-	late := inOrder(sentTo(noon, "cluster1"), later)
-	for _, tc := range []struct {
-		name   string
-		change func(*observation)
-		want   []string // nil = not widened
-	}{
-		{"full", late, nil},
-		{"no samples", inOrder(late, func(o *observation) { o.candidates[1].SampledAt = time.Time{} }), []string{"cluster1", "cluster2"}},
-		{"no samples, and not connected", inOrder(late, func(o *observation) {
-			o.candidates[1].SampledAt, o.workers.connected = time.Time{}, []string{"cluster1"}
-		}), nil},
-		{"the gate can't decide", inOrder(late, func(o *observation) { o.gate.Problem = "no Placement" }), []string{"cluster1", "cluster2"}},
-		{"full, and an eviction is stuck", inOrder(sentTo(noon, "cluster1"), evictedFor(stuckAfter), later), []string{"cluster1", "cluster2"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var got []string
-			for _, w := range next(observationWith(tc.change)).writes {
-				if w.nomination != nil {
-					got = w.nomination.clusters
-				}
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("nominated (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// MultiKueue creates no copy while a check of another controller is Pending, so that a nomination would
-// not complete the eviction.
-func TestRepairWaitsForOtherChecks(t *testing.T) {
-	for _, state := range []kueue.CheckState{kueue.CheckStatePending, kueue.CheckStateReady} {
-		s := next(observationWith(inOrder(evictedFor(stuckAfter), func(o *observation) {
-			o.wl.Status.AdmissionChecks = append(o.wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: state})
-		})))
-		if isRepaired := len(s.writes) > 0; isRepaired != (state == kueue.CheckStateReady) || s.requeueAfter == 0 {
-			t.Errorf("the other check is %s: repaired %t, next look in %s", state, isRepaired, s.requeueAfter)
-		}
 	}
 }

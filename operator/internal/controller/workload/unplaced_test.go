@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +23,7 @@ func TestChangedClustersWakeTheirWorkloads(t *testing.T) {
 		"without-quota": func(wl *kueue.Workload) { wl.Status.Admission = nil },
 		"elsewhere":     func(wl *kueue.Workload) { wl.Status.AdmissionChecks = wl.Status.AdmissionChecks[:1] },
 	} {
-		wl := withMultiKueue(pendingWorkload(noon))
+		wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 		wl.Name, wl.UID = name, types.UID(name)
 		change(wl)
 		b.create(wl)
@@ -56,7 +58,7 @@ func TestChangedClustersWakeTheirWorkloads(t *testing.T) {
 func TestChangedClustersStartARoundForWaitingWorkloads(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(nil)
-	b.create(withMultiKueue(pendingWorkload(noon)))
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	b.round()
 	if requests := b.unplacedWorkloads(t.Context(), &kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster2"}}); len(requests) > 0 {
@@ -80,7 +82,7 @@ func TestChangedClustersStartARoundForWaitingWorkloads(t *testing.T) {
 // Most workloads of a hub wait for quota, and Kueue updates them often.
 func TestWorkloadsWithoutQuotaCostOneRead(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := withMultiKueue(pendingWorkload(noon))
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	wl.Status.Admission, wl.Status.Conditions = nil, nil
 	b.create(wl)
 	reads := 0

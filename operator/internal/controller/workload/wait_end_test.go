@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -39,7 +41,7 @@ func TestNothingWaitsWithoutTheCheck(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.room(nil)
 			for i := range 10 {
-				wl := withMultiKueue(pendingWorkload(noon))
+				wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 				wl.Name, wl.UID = fmt.Sprint("job-", i), types.UID(fmt.Sprint(i))
 				b.create(wl)
 				b.reconcile()
@@ -72,8 +74,8 @@ func (b *bench) deleteCheck(name string) {
 func TestEvictionAndReservationInOneSecond(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.ledger.Settle = time.Minute
-	wl := readyFor(pendingWorkload(noon), "cluster1", noon)
-	setCondition(wl, kueue.WorkloadAdmitted, noon)
+	wl := fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon)
+	fixture.SetCondition(wl, kueue.WorkloadAdmitted, fixture.Noon)
 	b.create(wl)
 	b.reconcile()
 	if n := len(b.ledger.View().Running("cluster1")); n != 1 {
@@ -88,7 +90,7 @@ func TestEvictionAndReservationInOneSecond(t *testing.T) {
 	if n := len(b.ledger.View().Running("cluster1")); n != 0 {
 		t.Errorf("the evicted attempt still counts as running")
 	}
-	if h := b.histories.get("uid"); h.running != nil || len(h.copies.clusters) != 1 {
+	if h := b.histories.get("uid"); h.Running != nil || len(h.Copies.Clusters) != 1 {
 		t.Errorf("history %+v, want the possible copy of the evicted attempt", h)
 	}
 }

@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 import (
 	"fmt"
@@ -17,17 +17,17 @@ import (
 //
 // For a slice that replaces another one, Kueue removes no copy: they are the clusters of both slices,
 // however long ago.
-func (o *observation) possibleCopies() []string {
-	if o.multiKueue == "" {
+func (o *Situation) possibleCopies() []string {
+	if o.Checks.MultiKueue == "" {
 		return nil
 	}
-	if len(o.replacedSliceOn) > 0 {
-		return slices.Clone(o.replacedSliceOn)
+	if len(o.Job.SliceOn) > 0 {
+		return slices.Clone(o.Job.SliceOn)
 	}
-	copies, reserved := o.history.copies, o.quotaReservedAt()
-	return slices.DeleteFunc(slices.Clone(copies.clusters), func(c string) bool {
-		hadTime := copies.recorded || reserved.Sub(copies.lostAt) > timing.CopyCleanup
-		return o.workers.isConnected(c) && reserved.Sub(o.workers.connectedSince[c]) > timing.CopyCleanup && hadTime
+	copies, reserved := o.History.Copies, o.QuotaReservedAt()
+	return slices.DeleteFunc(slices.Clone(copies.Clusters), func(c string) bool {
+		hadTime := copies.Recorded || reserved.Sub(copies.lostAt) > timing.CopyCleanup
+		return o.MultiKueue.isConnected(c) && reserved.Sub(o.MultiKueue.ConnectedSince[c]) > timing.CopyCleanup && hadTime
 	})
 }
 
@@ -38,14 +38,14 @@ func (o *observation) possibleCopies() []string {
 //  3. cluster1 comes back. Kueue prefers the copy that was admitted first and removes the other.
 //
 // The wait ends with the time after which a nomination is widened, a minute at most.
-func (o *observation) waitForCopies(d gate.Decision) (gate.Decision, time.Duration) {
-	copies := o.history.copies
-	away := slices.DeleteFunc(o.possibleCopies(), func(c string) bool { return o.workers.disconnected[c] == "" })
+func (o *Situation) waitForCopies(d gate.Decision) (gate.Decision, time.Duration) {
+	copies := o.History.Copies
+	away := slices.DeleteFunc(o.possibleCopies(), func(c string) bool { return o.MultiKueue.Disconnected[c] == "" })
 	until, why := copies.lostAt.Add(min(o.widenAfter(), timing.MaxCopyWait)), "which Kueue can't reach"
-	if len(away) == 0 && copies.recorded && !slices.Contains(copies.clusters, d.Order[0]) {
-		away, until, why = copies.clusters, copies.lostAt.Add(timing.OutageDetection), "from which Kueue may not have removed it yet"
+	if len(away) == 0 && copies.Recorded && !slices.Contains(copies.Clusters, d.Order[0]) {
+		away, until, why = copies.Clusters, copies.lostAt.Add(timing.OutageDetection), "from which Kueue may not have removed it yet"
 	}
-	wait := until.Sub(o.now)
+	wait := until.Sub(o.Now)
 	if len(away) == 0 || wait <= 0 {
 		return d, 0
 	}

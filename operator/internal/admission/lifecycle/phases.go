@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 // Phase is where a workload stands on its way through the gate. phaseOf computes it from
 // an observation; nothing stores it.

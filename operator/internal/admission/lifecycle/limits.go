@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 import (
 	"fmt"
@@ -13,17 +13,17 @@ import (
 // limits are the inputs of the gate's decision that differ between workloads and that neither the
 // rank nor the queries show. A new input of candidatesWith or rules belongs here, unless the facts
 // or the rank determine it.
-func (o *observation) limits() waitqueue.Limits {
-	l := waitqueue.Limits{MultiKueueConfig: o.workers.config, JobCluster: o.component.cluster, HasPlaceInJob: o.hasPlaceInJob(), RunsFor: roundUp(o.jobRunsFor()), NoHold: !o.mayHold()}
-	l.LeftCluster, _ = o.record.LeftCluster(o.now)
-	if permitted, isRestricted := kueuestate.PermittedClusters(o.wl); isRestricted && o.multiKueue != "" {
+func (o *Situation) limits() waitqueue.Limits {
+	l := waitqueue.Limits{MultiKueueConfig: o.MultiKueue.Config, JobCluster: o.Job.Cluster, HasPlaceInJob: o.hasPlaceInJob(), RunsFor: roundUp(o.jobRunsFor()), NoHold: !o.mayHold()}
+	l.LeftCluster, _ = o.Record.LeftCluster(o.Now)
+	if permitted, isRestricted := kueuestate.PermittedClusters(o.Workload); isRestricted && o.Checks.MultiKueue != "" {
 		l.PermittedClusters = fmt.Sprintf("%q", permitted)
 	}
-	if o.facts.Preempts {
-		l.PreemptsBelow = o.rank().Priority
+	if o.Request.Facts.Preempts {
+		l.PreemptsBelow = o.Rank().Priority
 	}
-	if len(o.replacedSliceOn) > 0 {
-		l.SliceOn = fmt.Sprintf("%q", o.replacedSliceOn)
+	if len(o.Job.SliceOn) > 0 {
+		l.SliceOn = fmt.Sprintf("%q", o.Job.SliceOn)
 	}
 	if o.pinsPods() {
 		l.NodeLabels = fmt.Sprintf("%q", o.requiredPins())
@@ -33,10 +33,10 @@ func (o *observation) limits() waitqueue.Limits {
 
 // requiredPins are the values that the workload's own requirements demand of the labels with which
 // the gate pins pods to a cluster.
-func (o *observation) requiredPins() []string {
+func (o *Situation) requiredPins() []string {
 	var pins []string
-	for key := range o.gate.Spec.PodSetUpdates.NodeSelector {
-		for _, r := range o.nodeRequirements {
+	for key := range o.Gate.Spec.PodSetUpdates.NodeSelector {
+		for _, r := range o.Request.NodeRequirements {
 			if value, ok := r.labels[key]; ok {
 				pins = append(pins, key+"="+value)
 			}

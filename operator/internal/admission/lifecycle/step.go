@@ -1,4 +1,4 @@
-package workload
+package lifecycle
 
 import (
 	"time"
@@ -12,128 +12,128 @@ import (
 )
 
 // step is everything that one reconciliation does for a workload. apply carries it out.
-type step struct {
+type Step struct {
 	// reservation is what the ledger holds for the workload afterwards; nil = unchanged.
-	reservation *reservation
+	Reservation *reservation
 	// writes to the Workload, in order. The first one that fails ends the step.
-	writes []write
+	Writes []Write
 	// wait is the workload's entry in the wait queue; nil = the workload leaves the queue.
-	wait *waitqueue.Entry
+	Wait *waitqueue.Entry
 	// event without a write.
-	event *notice
+	Event *Notice
 	// conflict is evidence that Kueue uses another dispatcher than the operator assumes.
-	conflict *conflict
+	Conflict *conflict
 	// decision to count in the metrics; nil = the gate decided nothing.
-	decision *gate.Decision
+	Decision *gate.Decision
 	// lateAttempt is the attempt that no cluster admitted in time; 0 = none.
-	lateAttempt int
+	LateAttempt int
 	// mispredicted counts the late attempt as a misprediction of the gate.
-	mispredicted bool
+	Mispredicted bool
 	// podsLate is an admission whose pods are not ready in time; nil = none.
-	podsLate *lateAdmission
+	PodsLate *LateAdmission
 	// requeued: the workload returns to its queue because no cluster admitted it.
-	requeued bool
+	Requeued bool
 	// requeueAfter is the time until the next look; 0 = at the next change.
-	requeueAfter time.Duration
+	RequeueAfter time.Duration
 }
 
 // reservation replaces the ledger's entries of a workload, except for those of the
 // clusters that are kept.
 type reservation struct {
-	kept    []string
-	entries []ledger.Entry
+	Kept    []string
+	Entries []ledger.Entry
 	// admittedPods by cluster, as in history.
-	admittedPods map[string]int64
+	AdmittedPods map[string]int64
 	// hold is the cluster that the gate holds for the workload; nil = none.
-	hold *ledger.Hold
+	Hold *ledger.Hold
 }
 
 // write is one request to the API server. Exactly one of the pointers is set.
-type write struct {
-	check      *checkWrite
-	record     *recordWrite
-	nomination *nominationWrite
+type Write struct {
+	Check      *CheckWrite
+	Record     *RecordWrite
+	Nomination *NominationWrite
 	// event that follows the write.
-	event *notice
+	Event *Notice
 }
 
 // checkWrite sets the state of the gate's entries in status.admissionChecks.
-type checkWrite struct {
+type CheckWrite struct {
 	// names of the entries.
-	names    []string
-	decision gate.Decision
+	Names    []string
+	Decision gate.Decision
 	// podSetUpdates that a Ready check carries.
-	podSetUpdates []kueue.PodSetUpdate
+	PodSetUpdates []kueue.PodSetUpdate
 	// messageKind is the kind of message that the write counts as; empty = it does not count.
-	messageKind string
+	MessageKind string
 	// rememberReason keeps the decision's reason, so that the next write with another reason
 	// is an event.
-	rememberReason bool
+	RememberReason bool
 }
 
 // recordWrite sets the annotation plimsoll.dev/dispatch and, if active is set, spec.active
 // in the same request.
-type recordWrite struct {
-	record dispatch.Record
-	active *bool
+type RecordWrite struct {
+	Record dispatch.Record
+	Active *bool
 	// reason to remember as the decision's, so that the next check with another reason is an
 	// event; empty = unchanged.
-	reason string
+	Reason string
 }
 
 // nominationWrite sets status.nominatedClusterNames.
-type nominationWrite struct {
-	clusters []string
-	reason   string
+type NominationWrite struct {
+	Clusters []string
+	Reason   string
 }
 
 // notice is an event about the workload.
-type notice struct {
-	warning bool
-	reason  string
-	message string
+type Notice struct {
+	Warning bool
+	Reason  string
+	Message string
 }
 
 // conflict is evidence of a conflicting or missing dispatcher.
 type conflict struct {
-	evidence string
-	at       time.Time
+	Evidence string
+	At       time.Time
 }
 
 // Reasons of nominations, in addition to dispatch's stages.
 const (
-	reasonNominated      = "Nominated"
-	reasonNominatedAgain = "NominatedAgain"
-	reasonEvictionRepair = "EvictionRepair"
+	ReasonNominated      = "Nominated"
+	ReasonNominatedAgain = "NominatedAgain"
+	ReasonEvictionRepair = "EvictionRepair"
 )
 
 // nominate returns the writes of a nomination: the record, which has to outlive an
 // eviction, then the list of clusters. record nil = the workload has no record.
-func (o *observation) nominate(clusters []string, record *dispatch.Record, reason, message string) []write {
-	var writes []write
+func (o *Situation) Nominate(clusters []string, record *dispatch.Record, reason, message string) []Write {
+	var writes []Write
 	if record != nil {
-		writes = append(writes, write{record: &recordWrite{record: *record}})
+		writes = append(writes, Write{Record: &RecordWrite{Record: *record}})
 	}
-	return append(writes, write{nomination: &nominationWrite{clusters: clusters, reason: reason},
-		event: &notice{reason: reason, message: nominationMessage(clusters, message)}})
+	return append(writes, Write{Nomination: &NominationWrite{Clusters: clusters, Reason: reason},
+		Event: &Notice{Reason: reason, Message: nominationMessage(clusters, message)}})
 }
 
 // leadsTo is the phase that a workload is in once the step is carried out and no other
 // component has acted.
-func (s step) leadsTo(from Phase) Phase {
+func (s Step) LeadsTo(from Phase) Phase {
 	to := from
-	for _, w := range s.writes {
+	for _, w := range s.Writes {
 		switch {
-		case w.nomination != nil && (from == PhaseUngated || from == PhaseEvictionStuck):
+		case w.Nomination != nil && (from == PhaseUngated || from == PhaseEvictionStuck):
 			// These phases do not depend on nominations.
-		case w.nomination != nil:
+		case w.Nomination != nil:
 			to = PhaseNominated
-		case w.record != nil && w.record.active != nil && *w.record.active, w.record != nil && from == PhaseReturning:
+		case w.Record != nil && w.Record.Active != nil && *w.Record.Active, w.Record != nil && from == PhaseReturning:
 			to = PhaseIdle // it queues for quota again
-		case w.record != nil && w.record.active != nil:
+		case w.Record != nil && w.Record.Active != nil:
 			to = PhaseYielded
-		case w.check != nil:
-			to = phaseAfterCheck(w.check.decision, from)
+		case w.Check != nil:
+			to = phaseAfterCheck(w.Check.Decision, from)
 		}
 	}
 	return to

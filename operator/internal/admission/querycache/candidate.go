@@ -4,27 +4,17 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
-// ClusterResult holds what the gate's queries say about one cluster for one workload.
-type ClusterResult struct {
-	// SampledAt is the time of the oldest sample behind the cluster's room. It is zero if
-	// the time or the room is unknown.
-	SampledAt time.Time
-	// QuotaSampledAt is the time of the oldest sample behind the quota. It is zero if the time is unknown.
-	QuotaSampledAt time.Time
-	// Shapes of the workload's pod sets, in the order of the facts.
-	Shapes []gate.ShapeMetrics
-	// Preference is how well the cluster suits the workload.
-	Preference gate.Number
-	// Conditions of scope Cluster.
-	Conditions []gate.ConditionResult
-	// Prerequisites are the existing objects by kind.
-	Prerequisites []gate.PrerequisiteResult
-}
+// candidate is a cluster with what the gate's queries say about it for one workload.
+type candidate struct{ gate.Candidate }
 
-func clusterResultOf(cluster string, results []queryResult, podSets int) ClusterResult {
-	c := ClusterResult{Shapes: make([]gate.ShapeMetrics, podSets)}
+// candidateOf returns the candidate of a cluster. Its Shapes are those of the workload's pod sets, in the order
+// of the facts. SampledAt is zero if the time or the room is unknown.
+func candidateOf(of registry.Cluster, results []queryResult, podSets int) gate.Candidate {
+	cluster := of.Name
+	c := candidate{gate.Candidate{Name: cluster, Scores: of.Scores, Shapes: make([]gate.ShapeMetrics, podSets)}}
 	roomUnknown, exportsQuota := false, false
 	for _, q := range results {
 		n, found := q.result.values[cluster]
@@ -42,7 +32,7 @@ func clusterResultOf(cluster string, results []queryResult, podSets int) Cluster
 		c.SampledAt = oldestSampleTime(cluster, results)
 	}
 	c.QuotaSampledAt = oldestQuotaTime(cluster, results)
-	return c
+	return c.Candidate
 }
 
 // oldestQuotaTime returns the oldest sample time of a cluster's quota among the results for quota. It
@@ -81,7 +71,7 @@ func oldestSampleTime(cluster string, results []queryResult) time.Time {
 
 // add adds the result of one query. exportsQuota is true if the cluster's Kueue exports
 // quota metrics: then a queue without a series does not exist.
-func (c *ClusterResult) add(q queryResult, cluster string, exportsQuota bool) {
+func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 	n, found := q.result.values[cluster]
 	switch q.Name {
 	case gate.QuerySampleTime, gate.QueryQuotaTime, gate.QueryKueueMetrics:
@@ -129,7 +119,7 @@ func (r *cachedResult) queuesOf(cluster string) map[string]gate.Number {
 
 // addPrerequisite adds one of the two results for a prerequisite. The result for the objects
 // comes first.
-func (c *ClusterResult) addPrerequisite(q queryResult, cluster string) {
+func (c *candidate) addPrerequisite(q queryResult, cluster string) {
 	if q.ObjectLabel != "" {
 		p := gate.PrerequisiteResult{Kind: q.Prerequisite, Names: q.result.objects[cluster]}
 		if !q.result.lacks(cluster) {

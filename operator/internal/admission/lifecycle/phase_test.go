@@ -1,0 +1,472 @@
+package lifecycle
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/order"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// observationWith is a Pending workload with MultiKueue and a known gate, with room on
+// cluster1 only.
+func observationWith(change func(*Situation)) *Situation {
+	b := ledger.New(time.Second, time.Hour)
+	o := &Situation{Key: types.NamespacedName{Namespace: "team-a", Name: "job"}, Workload: fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), Now: fixture.Noon,
+		Checks: Checks{Own: []string{"plimsoll"}, MultiKueue: "multikueue"}, Gate: Gate{Gate: registry.Gate{Name: "gpu"}, Known: true, Exists: true},
+		MultiKueue: MultiKueue{Nominates: true, Config: "gpu", Connected: []string{"cluster1", "cluster2"}, ConnectedSince: map[string]time.Time{}},
+		Room: Room{LedgerTTL: b.TTL, View: b.View(), Key: registry.QueryKey{Gate: "gpu", Facts: "two devices"}, Candidates: []gate.Candidate{
+			{Name: "cluster1", SampledAt: fixture.Noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(9), Quota: gate.Known(100)}}},
+			{Name: "cluster2", SampledAt: fixture.Noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0), Quota: gate.Known(100)}}}}}}
+	change(o)
+	if o.Workload != nil {
+		o.Record = DecodeRecord(o.Workload, o.Now)
+		o.Request.Facts = o.FactsUnder(o.Workload, &o.Gate.Spec)
+	}
+	return o
+}
+
+// Changes of an observation.
+func setCheck(state kueue.CheckState) func(*Situation) {
+	return func(o *Situation) { o.Workload.Status.AdmissionChecks[0].State = state }
+}
+
+func secondComponent(o *Situation) {
+	o.Workload.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
+	o.Job.Primary = fixture.Replica(0)
+}
+
+func jobOnCluster1(o *Situation) { o.Job.Cluster = "cluster1" }
+
+func evictedFor(d time.Duration) func(*Situation) {
+	return func(o *Situation) {
+		fixture.SetCondition(o.Workload, kueue.WorkloadEvicted, fixture.Noon)
+		o.Now = fixture.Noon.Add(d)
+	}
+}
+
+func yielded(until time.Duration, active bool) func(*Situation) {
+	return func(o *Situation) {
+		o.Workload.Spec.Active = &active
+		fixture.WithRecord(o.Workload, dispatch.Record{Attempt: 1, Yields: 1, SleepsUntil: fixture.Noon.Add(until)})
+	}
+}
+
+// quotaReturned is the end of an eviction some time ago.
+func quotaReturned(ago time.Duration) func(*Situation) {
+	return func(o *Situation) {
+		o.Workload.Status.Admission, o.Now = nil, fixture.Noon.Add(ago)
+		c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+		c.Status, c.LastTransitionTime = metav1.ConditionFalse, metav1.NewTime(fixture.Noon)
+	}
+}
+
+func sentTo(at time.Time, clusters ...string) func(*Situation) {
+	return func(o *Situation) {
+		o.Workload.Status.AdmissionChecks[0].State, o.Workload.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
+		fixture.WithRecord(o.Workload, fixture.RecordOf(at, clusters...))
+	}
+}
+
+// repairedOn is a nomination that completes a stuck eviction.
+func repairedOn(clusters ...string) func(*Situation) {
+	return func(o *Situation) {
+		sentTo(fixture.Noon, clusters...)(o)
+		fixture.WithRecord(o.Workload, dispatch.Record{}.BeginRepair(clusters, fixture.Noon, "the remote copy is gone", fixture.Noon))
+	}
+}
+
+// reservedAgain changes the time at which quota was reserved, as another reservation does.
+func reservedAgain(o *Situation) {
+	apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Minute))
+}
+
+// readyAgain makes the gate's check Ready under that reservation, as after an eviction.
+func readyAgain(o *Situation) {
+	o.Check().LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Minute))
+}
+
+func inOrder(changes ...func(*Situation)) func(*Situation) {
+	return func(o *Situation) {
+		for _, change := range changes {
+			change(o)
+		}
+	}
+}
+
+var (
+	onCluster1 = func(o *Situation) { name := "cluster1"; o.Workload.Status.ClusterName = &name }
+	runsOnHub  = func(o *Situation) {
+		o.Checks.MultiKueue, o.Workload.Status.AdmissionChecks = "", o.Workload.Status.AdmissionChecks[:1]
+		fixture.SetCondition(o.Workload, kueue.WorkloadAdmitted, fixture.Noon)
+	}
+	noWorkload = func(o *Situation) { o.Workload = nil }
+	staleCache = func(o *Situation) {
+		o.Workload.ResourceVersion = "6"
+		o.History.LastWrite.Version, o.History.LastWrite.At = "7", fixture.Noon
+	}
+	noGate  = func(o *Situation) { o.Gate.Known, o.Gate.Exists = false, false }
+	noCheck = func(o *Situation) {
+		o.Checks.Own, o.Gate.Name, o.Workload.Status.AdmissionChecks = nil, "", o.Workload.Status.AdmissionChecks[1:]
+	}
+	secondCheck = func(o *Situation) {
+		fixture.WithSecondCheck(o.Workload, kueue.CheckStatePending)
+		o.Checks.Own = []string{"plimsoll", "second"}
+	}
+	badRecord      = func(o *Situation) { o.Workload.Annotations = map[string]string{v1alpha1.DispatchAnnotation: "{"} }
+	kueueNominates = func(o *Situation) { o.MultiKueue.Nominates = false }
+	budgetPending  = func(o *Situation) {
+		o.Workload.Status.AdmissionChecks = append(o.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStatePending})
+	}
+	noRoom  = func(o *Situation) { o.Room.Candidates = o.Room.Candidates[1:] }
+	revoked = inOrder(sentTo(fixture.Noon, "cluster1", "cluster2"), func(o *Situation) {
+		o.Workload.Status.NominatedClusterNames = []string{"cluster1"}
+		o.History.NominatedSeen = []string{"cluster1", "cluster2"}
+	})
+)
+
+func TestPhaseOf(t *testing.T) {
+	covered := map[Phase]bool{}
+	for _, tc := range []struct {
+		name   string
+		change func(*Situation)
+		want   Phase
+	}{
+		{"does not exist", noWorkload, PhaseDeleted},
+		{"older than the last write", staleCache, PhaseCacheStale},
+		{"older than the last write for too long", inOrder(staleCache, func(o *Situation) { o.Now = fixture.Noon.Add(timing.MaxCacheLag) }), PhaseWaiting},
+		{"yielded", yielded(time.Second, false), PhaseYielded},
+		{"yielded, pause over, Kueue has not begun the eviction", yielded(-time.Hour, false), PhaseYielded},
+		{"yielded, pause over, Kueue has not begun the eviction, Kueue nominates", inOrder(yielded(-time.Hour, false), kueueNominates), PhaseYielded},
+		{"yielded, eviction just began", inOrder(yielded(time.Minute, false), evictedFor(time.Second)), PhaseEvicting},
+		{"yielded, eviction stuck", inOrder(yielded(time.Minute, false), evictedFor(timing.EvictionGrace)), PhaseEvictionStuck},
+		{"yielded, pause over, eviction stuck", inOrder(yielded(0, false), evictedFor(timing.EvictionGrace)), PhaseEvictionStuck},
+		{"yielded, pause over, pods still end", inOrder(yielded(0, false), kueueNominates, evictedFor(time.Minute)), PhaseYielded},
+		{"yielded, pause over, pods ended just now", inOrder(yielded(0, false), quotaReturned(0)), PhaseYielded},
+		{"yielded, pause over, pods ended before", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning},
+		{"yielded, activated by a user", yielded(time.Second, true), PhaseReturning},
+		{"yielded, pause over, without a condition of quota", inOrder(yielded(0, false), func(o *Situation) { o.Workload.Status.Admission, o.Workload.Status.Conditions = nil, nil }), PhaseReturning},
+		{"yielded, finished", inOrder(yielded(0, false), func(o *Situation) { fixture.SetCondition(o.Workload, kueue.WorkloadFinished, fixture.Noon) }), PhaseIdle},
+		{"yielded, being deleted", inOrder(yielded(time.Second, false), func(o *Situation) { o.Workload.DeletionTimestamp = &metav1.Time{Time: fixture.Noon} }), PhaseIdle},
+		{"deactivated by a user", func(o *Situation) { active := false; o.Workload.Spec.Active = &active }, PhaseIdle},
+		{"evicted just now", evictedFor(time.Second), PhaseEvicting},
+		{"evicted, and its pods may not have ended", evictedFor(fixture.StuckAfter - time.Second), PhaseEvicting},
+		{"evicted for long, but MultiKueue is late", inOrder(evictedFor(fixture.StuckAfter), func(o *Situation) { o.MultiKueue.EvictionLag = time.Minute }), PhaseEvicting},
+		{"evicted for long", evictedFor(fixture.StuckAfter), PhaseEvictionStuck},
+		{"evicted for long without a check of ours", inOrder(noCheck, evictedFor(fixture.StuckAfter)), PhaseEvictionStuck},
+		{"evicted for long, Kueue nominates", inOrder(kueueNominates, evictedFor(fixture.StuckAfter)), PhaseIdle},
+		{"no check of ours", noCheck, PhaseUngated},
+		{"no check of ours yet", inOrder(noCheck, func(o *Situation) { o.Queue.LacksChecks = true }), PhaseIdle},
+		{"no check of ours, Kueue nominates", inOrder(noCheck, kueueNominates), PhaseIdle},
+		{"no quota", func(o *Situation) { o.Workload.Status.Admission = nil }, PhaseIdle},
+		{"no quota, check Ready", inOrder(setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseIdle},
+		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost},
+		{"finished", func(o *Situation) { fixture.SetCondition(o.Workload, kueue.WorkloadFinished, fixture.Noon) }, PhaseIdle},
+		{"on a cluster", inOrder(setCheck(kueue.CheckStateReady), onCluster1), PhaseIdle},
+		{"on a cluster, bad record", inOrder(setCheck(kueue.CheckStateReady), onCluster1, badRecord), PhaseIdle},
+		{"rejected", setCheck(kueue.CheckStateRejected), PhaseIdle},
+		{"retry", setCheck(kueue.CheckStateRetry), PhaseIdle},
+		{"bad record", badRecord, PhaseRecordUnreadable},
+		{"bad record without quota", inOrder(badRecord, func(o *Situation) { o.Workload.Status.Admission = nil }), PhaseIdle},
+		{"two checks of ours", secondCheck, PhaseTooManyChecks},
+		{"two checks of ours, on a cluster", inOrder(secondCheck, onCluster1), PhaseTooManyChecks},
+		{"slice of an elastic job", onCluster1, PhasePlacedByKueue},
+		{"runs on the hub, and its queue got the check", runsOnHub, PhasePlacedByKueue},
+		{"runs on the hub, check Ready", inOrder(runsOnHub, setCheck(kueue.CheckStateReady)), PhaseReady},
+		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary},
+		{"component of a job on a cluster", inOrder(secondComponent, jobOnCluster1), PhaseWaiting},
+		{"component of a job on a cluster, Ready", inOrder(setCheck(kueue.CheckStateReady), jobOnCluster1), PhaseReady},
+		{"gate does not exist", noGate, PhaseGateUnknown},
+		{"gate does not exist, check Ready", inOrder(setCheck(kueue.CheckStateReady), noGate), PhaseGateUnknown},
+		{"gate does not exist, nominated", inOrder(sentTo(fixture.Noon, "cluster1"), noGate), PhaseNominated},
+		{"Pending", func(*Situation) {}, PhaseWaiting},
+		{"Pending, no room", noRoom, PhaseWaiting},
+		{"Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch},
+		{"Ready, another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady},
+		{"nomination removed", revoked, PhaseRevoked},
+		{"nomination removed of a disconnected cluster", inOrder(revoked, func(o *Situation) { o.MultiKueue.Connected = []string{"cluster1"} }), PhaseNominated},
+		{"Ready, every other check too", setCheck(kueue.CheckStateReady), PhaseNominating},
+		{"nominated", sentTo(fixture.Noon, "cluster1"), PhaseNominated},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := PhaseOf(observationWith(tc.change)); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+		covered[tc.want] = true
+	}
+	requireEveryPhase(t, covered)
+}
+
+func requireEveryPhase(t *testing.T, covered map[Phase]bool) {
+	t.Helper()
+	for _, phase := range declaredPhases(t) {
+		if !covered[phase] {
+			t.Errorf("no case for phase %s", phase)
+		}
+	}
+}
+
+// stepOptions compare steps. The verdicts of a decision are the gate's.
+var stepOptions = cmp.Options{
+	cmp.AllowUnexported(Step{}, LateAdmission{}, reservation{}, Write{}, CheckWrite{}, RecordWrite{}, NominationWrite{}, Notice{}, conflict{}),
+	cmp.Comparer(func(a, b registry.QueryKey) bool { return a == b }),
+	cmpopts.IgnoreFields(gate.Decision{}, "Verdicts"), cmpopts.EquateEmpty(),
+}
+
+// reservationOn is a reservation of the workload's devices, made now.
+func reservationOn(o *Situation, kept []string, clusters ...string) *reservation {
+	res := &reservation{Kept: kept}
+	for _, c := range clusters {
+		res.Entries = append(res.Entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, ClusterQueue: "gpu", PodSets: o.Request.Facts.PodSets, DebitedAt: o.Now})
+	}
+	return res
+}
+
+// nominationOf are the writes of a nomination.
+func nominationOf(record *dispatch.Record, reason, message string, clusters ...string) []Write {
+	var writes []Write
+	if record != nil {
+		writes = append(writes, Write{Record: &RecordWrite{Record: *record}})
+	}
+	return append(writes, Write{Nomination: &NominationWrite{Clusters: clusters, Reason: reason}, Event: &Notice{Reason: reason, Message: message}})
+}
+
+// waitsWith is the wait queue's entry of the workload team-a/job.
+func waitsWith(key registry.QueryKey, podSets []shape.PodSet) *waitqueue.Entry {
+	e := &waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "job"}, Key: key,
+		Rank: order.Rank{Since: fixture.Noon, Name: "team-a/job"}, Aging: timing.DefaultAging, PodSets: podSets}
+	if podSets != nil {
+		e.Limits.MultiKueueConfig = "gpu"
+	}
+	return e
+}
+
+func TestNext(t *testing.T) {
+	const room = "cluster1 has room for 9 such pods"
+	own := []string{"plimsoll"}
+	twoDevices := []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 2, Pods: 1}}
+	gateKey := registry.QueryKey{Gate: "gpu"}
+	shapeKey := registry.QueryKey{Gate: "gpu", Facts: "two devices"}
+	placeable := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: room, Order: []string{"cluster1"}}
+	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, NoRoomAnywhere: true, Message: "no cluster has 2 free nvidia.com/gpu on one node: best is cluster2 with 0 in total"}
+	readyWrite := Write{Check: &CheckWrite{Names: own, Decision: placeable, MessageKind: gate.ReasonPlaceable, RememberReason: true},
+		Event: &Notice{Reason: gate.ReasonPlaceable, Message: room}}
+	first := fixture.RecordOf(fixture.Noon, "cluster1")
+	first.Reason, first.QuotaReservedAt = room, fixture.Noon
+	yieldingGate := func(o *Situation) {
+		o.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
+		o.Now, o.Room.OthersPending = fixture.Noon.Add(time.Hour), true
+		for i := range o.Room.Candidates {
+			o.Room.Candidates[i].SampledAt = o.Now
+		}
+	}
+	later := func(d time.Duration) func(*Situation) {
+		return func(o *Situation) {
+			o.Now = fixture.Noon.Add(d)
+			for i := range o.Room.Candidates {
+				o.Room.Candidates[i].SampledAt = o.Now
+			}
+		}
+	}
+	covered := map[Phase]bool{}
+	for _, tc := range []struct {
+		name   string
+		change func(*Situation)
+		phase  Phase
+		want   func(*Situation) Step
+		to     Phase
+	}{
+		{"deleted", noWorkload, PhaseDeleted, func(*Situation) Step { return Step{} }, PhaseDeleted},
+		{"cache stale", staleCache, PhaseCacheStale, func(*Situation) Step { return Step{} }, PhaseCacheStale},
+		{"yielded", yielded(time.Second, false), PhaseYielded, func(*Situation) Step { return Step{RequeueAfter: time.Second} }, PhaseYielded},
+		{"pause over", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning, func(*Situation) Step {
+			active := true
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: dispatch.Record{Attempt: 1, QuotaReservedAt: fixture.Noon, Yields: 1}, Active: &active}}}}
+		}, PhaseIdle},
+		{"activated by a user", yielded(time.Second, true), PhaseReturning, func(*Situation) Step {
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: dispatch.Record{Attempt: 1, QuotaReservedAt: fixture.Noon, Yields: 1}}}}}
+		}, PhaseIdle},
+		{"evicting", evictedFor(time.Second), PhaseEvicting, func(*Situation) Step { return Step{RequeueAfter: fixture.StuckAfter - time.Second} }, PhaseEvicting},
+		{"eviction stuck, check Pending", evictedFor(fixture.StuckAfter), PhaseEvictionStuck, func(*Situation) Step {
+			return Step{RequeueAfter: timing.EvictionGrace, Writes: []Write{{Check: &CheckWrite{Names: own,
+				Decision: gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: "the remote copy is gone and the eviction can't complete without a nomination"}}}}}
+		}, PhaseEvictionStuck},
+		{"eviction stuck, check Ready", inOrder(setCheck(kueue.CheckStateReady), evictedFor(fixture.StuckAfter)), PhaseEvictionStuck, func(o *Situation) Step {
+			const message = "the remote copy is gone and the eviction can't complete without a nomination"
+			record := dispatch.Record{}.BeginRepair([]string{"cluster1"}, o.QuotaReservedAt(), message, o.Now)
+			return Step{RequeueAfter: timing.EvictionGrace, Reservation: reservationOn(o, nil, "cluster1"),
+				Writes: nominationOf(&record, "EvictionRepair", "nominated cluster1: "+message, "cluster1")}
+		}, PhaseEvictionStuck},
+		{"eviction stuck, no cluster connected", inOrder(evictedFor(fixture.StuckAfter), func(o *Situation) { o.MultiKueue.Connected = nil }), PhaseEvictionStuck,
+			func(*Situation) Step { return Step{RequeueAfter: timing.EvictionGrace} }, PhaseEvictionStuck},
+		{"no check of ours", noCheck, PhaseUngated, func(*Situation) Step {
+			return Step{Writes: nominationOf(nil, "NominatedAll", "nominated cluster1, cluster2: no gate decides this queue, so every connected cluster is nominated", "cluster1", "cluster2")}
+		}, PhaseUngated},
+		{"no quota", func(o *Situation) { o.Workload.Status.Admission = nil }, PhaseIdle, func(*Situation) Step { return Step{} }, PhaseIdle},
+		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost, func(*Situation) Step {
+			d := gate.Decision{State: gate.Pending, Reason: "QuotaLost", Message: fixture.QuotaLost}
+			return Step{Writes: []Write{{Check: &CheckWrite{Names: own, Decision: d, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
+		}, PhaseIdle},
+		{"bad record", badRecord, PhaseRecordUnreadable, func(o *Situation) Step {
+			return Step{Writes: []Write{{Record: &RecordWrite{}, Event: &Notice{Warning: true, Reason: "BadAnnotation", Message: o.Record.Err.Error() + "; the annotation was reset"}}}}
+		}, PhaseRecordUnreadable},
+		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary, func(*Situation) Step {
+			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: "waits until Kueue has placed component 0 of the job, Workload serve-0"}
+			return Step{Decision: &d, Wait: waitsWith(gateKey, nil),
+				Writes: []Write{{Check: &CheckWrite{Names: own, Decision: d, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
+		}, PhaseAwaitingPrimary},
+		{"no cluster admits it", inOrder(sentTo(fixture.Noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(o *Situation) Step {
+			inactive := false
+			return Step{Requeued: true, Writes: []Write{{Record: &RecordWrite{Record: o.Record.Requeued("NotAdmitted", o.Now), Active: &inactive},
+				Event: &Notice{Warning: true, Reason: "Requeued", Message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
+		}, PhaseYielded},
+		{"nominated to complete an eviction, and holds quota again", inOrder(repairedOn("cluster1"), reservedAgain), PhaseNominated, func(o *Situation) Step {
+			inactive := false
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: o.Record.Requeued("EvictionRepaired", o.Now), Active: &inactive},
+				Event: &Notice{Warning: true, Reason: "Requeued", Message: "the nomination of cluster1 was for an eviction that is complete; it returns to its queue"}}}}
+		}, PhaseYielded},
+		{"nominated by another dispatcher to the clusters of an earlier attempt", inOrder(sentTo(fixture.Noon, "cluster1"), reservedAgain, readyAgain), PhaseNominated, func(o *Situation) Step {
+			record := o.Record.Adopt([]string{"cluster1"}, fixture.Noon.Add(time.Minute), fixture.Noon)
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(o, []string{"cluster1"}, "cluster1"),
+				Conflict: &conflict{Evidence: "team-a/job was nominated to cluster1 by another dispatcher", At: fixture.Noon}, Writes: []Write{{Record: &RecordWrite{Record: record}}}}
+		}, PhaseNominated},
+		{"nominated for quota that it has lost, and the gate would nominate the same", inOrder(sentTo(fixture.Noon, "cluster1"), reservedAgain), PhaseNominated, func(o *Situation) Step {
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(o, []string{"cluster1"}, "cluster1"),
+				Writes: []Write{{Record: &RecordWrite{Record: o.Record.Adopt([]string{"cluster1"}, fixture.Noon.Add(time.Minute), fixture.Noon)}}}}
+		}, PhaseNominated},
+		{"nominated for quota that it has lost, and there is no room", inOrder(noRoom, sentTo(fixture.Noon, "cluster1"), reservedAgain), PhaseNominated, func(o *Situation) Step {
+			inactive := false
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: o.Record.Requeued("QuotaLost", o.Now), Active: &inactive},
+				Event: &Notice{Warning: true, Reason: "Requeued", Message: "the nomination of cluster1 was for quota that it has lost; it returns to its queue"}}}}
+		}, PhaseYielded},
+		{"nominated to complete an eviction that lasts", inOrder(sentTo(fixture.Noon, "cluster1"), evictedFor(fixture.StuckAfter), reservedAgain), PhaseEvictionStuck, func(o *Situation) Step {
+			record := o.Record.Adopt([]string{"cluster1"}, fixture.Noon.Add(time.Minute), o.Now)
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(o, []string{"cluster1"}, "cluster1"), Writes: []Write{{Record: &RecordWrite{Record: record}}}}
+		}, PhaseEvictionStuck},
+		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(o *Situation) Step {
+			message := gate.TooManyChecksMessage(o.Checks.Own)
+			return Step{Wait: waitsWith(gateKey, nil), Writes: []Write{{Event: &Notice{Warning: true, Reason: gate.ReasonGateNotReady, Message: message},
+				Check: &CheckWrite{Names: o.Checks.Own, RememberReason: true, Decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
+		}, PhaseTooManyChecks},
+		{"slice of an elastic job", onCluster1, PhasePlacedByKueue, func(*Situation) Step {
+			d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "Kueue placed it on cluster1, where the job already runs"}
+			return Step{Decision: &d, Writes: []Write{{Check: &CheckWrite{Names: own, Decision: d, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
+		}, PhaseIdle},
+		{"runs on the hub, and its queue got the check", inOrder(runsOnHub, noRoom), PhasePlacedByKueue, func(*Situation) Step {
+			d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "the job ran before its queue had this check"}
+			return Step{Decision: &d, Writes: []Write{{Check: &CheckWrite{Names: own, Decision: d, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
+		}, PhaseIdle},
+		{"gate does not exist", noGate, PhaseGateUnknown, func(*Situation) Step {
+			const message = "PlacementGate gpu does not exist"
+			return Step{Wait: waitsWith(gateKey, nil), Writes: []Write{{Event: &Notice{Warning: true, Reason: gate.ReasonGateNotReady, Message: message},
+				Check: &CheckWrite{Names: own, RememberReason: true, Decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
+		}, PhaseGateUnknown},
+		{"gate not read yet", inOrder(noGate, func(o *Situation) { o.Gate.Exists = true }), PhaseGateUnknown,
+			func(*Situation) Step { return Step{Wait: waitsWith(shapeKey, twoDevices)} }, PhaseGateUnknown},
+		{"waiting, room, other checks Ready", func(*Situation) {}, PhaseWaiting, func(o *Situation) Step {
+			return Step{Decision: &placeable, Reservation: reservationOn(o, nil, "cluster1"), RequeueAfter: timing.DefaultWidenAfter,
+				Writes: slices.Concat([]Write{readyWrite}, nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1"))}
+		}, PhaseNominated},
+		{"waiting, room, another check Pending", budgetPending, PhaseWaiting, func(*Situation) Step {
+			return Step{Decision: &placeable, Reservation: &reservation{}, Writes: []Write{readyWrite}}
+		}, PhaseReady},
+		{"waiting, room, Kueue nominates", kueueNominates, PhaseWaiting, func(o *Situation) Step {
+			ready := readyWrite
+			check := *ready.Check
+			check.PodSetUpdates = []kueue.PodSetUpdate{{Name: "main", Annotations: map[string]string{v1alpha1.ClusterAnnotation: "cluster1"}}}
+			ready.Check = &check
+			return Step{Decision: &placeable, Reservation: reservationOn(o, nil, "cluster1"), Writes: []Write{ready}}
+		}, PhaseReady},
+		{"waiting, no room", noRoom, PhaseWaiting, func(*Situation) Step {
+			return Step{Wait: waitsWith(shapeKey, twoDevices), Decision: &full, Reservation: &reservation{}, Writes: []Write{{
+				Check: &CheckWrite{Names: own, Decision: full, MessageKind: gate.ReasonNoRoom, RememberReason: true}, Event: &Notice{Reason: gate.ReasonNoRoom, Message: full.Message}}}}
+		}, PhaseWaiting},
+		{"waiting, gate has a problem", func(o *Situation) { o.Gate.Problem = "no Placement" }, PhaseWaiting, func(*Situation) Step {
+			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate gpu is not ready: no Placement"}
+			return Step{Wait: waitsWith(gateKey, nil), Decision: &d, Writes: []Write{{
+				Check: &CheckWrite{Names: own, Decision: d, MessageKind: d.Message, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
+		}, PhaseWaiting},
+		{"waiting, no room, yield due", inOrder(noRoom, yieldingGate), PhaseWaiting, func(o *Situation) Step {
+			d, active := full, false
+			d.State, d.Reason, d.Message = gate.Retry, gate.ReasonYield, "returns its quota for other workloads: "+full.Message
+			return Step{Decision: &d, Reservation: &reservation{}, Writes: []Write{{
+				Record: &RecordWrite{Record: dispatch.Record{}.Yielded(fixture.Noon, o.Now), Active: &active, Reason: gate.ReasonYield}, Event: &Notice{Reason: gate.ReasonYield, Message: d.Message}}}}
+		}, PhaseYielded},
+		{"waiting, no room, given up", inOrder(noRoom, func(o *Situation) {
+			after := int32(60)
+			o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after
+			fixture.WithRecord(o.Workload, dispatch.Record{UnplacedSeconds: 60, UnplacedSince: fixture.Noon})
+		}), PhaseWaiting, func(*Situation) Step {
+			d := full
+			d.State, d.Reason, d.Message = gate.Rejected, gate.ReasonGaveUp, "gave up: "+full.Message
+			reset := Write{Record: &RecordWrite{Record: dispatch.Record{QuotaReservedAt: fixture.Noon}}}
+			return Step{Decision: &d, Reservation: &reservation{}, Writes: []Write{reset, {
+				Check: &CheckWrite{Names: own, Decision: d, MessageKind: gate.ReasonGaveUp, RememberReason: true}, Event: &Notice{Warning: true, Reason: gate.ReasonGaveUp, Message: d.Message}}}}
+		}, PhaseIdle},
+		{"Kueue nominates, within the grace period", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch,
+			func(*Situation) Step { return Step{RequeueAfter: timing.DispatchGrace} }, PhaseBuiltinDispatch},
+		{"another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady, func(*Situation) Step { return Step{} }, PhaseReady},
+		{"nomination removed", revoked, PhaseRevoked, func(o *Situation) Step {
+			const message = "another component removed the nomination of cluster2"
+			record := o.Record.Widen([]string{"cluster1", "cluster2"}, message, fixture.Noon)
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Conflict: &conflict{Evidence: "team-a/job: " + message, At: fixture.Noon},
+				Writes: nominationOf(&record, "NominatedAgain", "nominated cluster1, cluster2: "+message, "cluster1", "cluster2")}
+		}, PhaseNominated},
+		{"nominating", setCheck(kueue.CheckStateReady), PhaseNominating, func(o *Situation) Step {
+			return Step{Decision: &placeable, Reservation: reservationOn(o, nil, "cluster1"), RequeueAfter: timing.DefaultWidenAfter,
+				Writes: nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1")}
+		}, PhaseNominated},
+		{"nominating, no room any more", inOrder(noRoom, setCheck(kueue.CheckStateReady)), PhaseNominating, func(*Situation) Step {
+			return Step{Wait: waitsWith(shapeKey, twoDevices), Decision: &full, Reservation: &reservation{}, Writes: []Write{{
+				Check: &CheckWrite{Names: own, Decision: full, MessageKind: gate.ReasonNoRoom, RememberReason: true}, Event: &Notice{Reason: gate.ReasonNoRoom, Message: full.Message}}}}
+		}, PhaseNominating},
+		{"nominated", sentTo(fixture.Noon, "cluster1"), PhaseNominated, func(*Situation) Step { return Step{RequeueAfter: timing.DefaultWidenAfter} }, PhaseNominated},
+		{"nominated, late", inOrder(sentTo(fixture.Noon, "cluster2"), later(timing.DefaultWidenAfter)), PhaseNominated, func(o *Situation) Step {
+			const message = "cluster2 has not admitted it within 30s; check that the worker has the queue and quota; now also cluster1"
+			record := o.Record.Widen([]string{"cluster2", "cluster1"}, message, o.Now)
+			return Step{RequeueAfter: timing.DefaultWidenAfter, LateAttempt: 1, Mispredicted: true, Reservation: reservationOn(o, []string{"cluster2"}, "cluster1"),
+				Writes: nominationOf(&record, "Widened", "nominated cluster2, cluster1: "+message, "cluster2", "cluster1")}
+		}, PhaseNominated},
+		{"nominated by another component", inOrder(sentTo(fixture.Noon, "cluster1"), func(o *Situation) { o.Workload.Status.NominatedClusterNames = []string{"cluster1", "cluster2"} }), PhaseNominated, func(o *Situation) Step {
+			record := o.Record.Adopt([]string{"cluster1", "cluster2"}, fixture.Noon, fixture.Noon)
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(o, []string{"cluster1", "cluster2"}, "cluster1"),
+				Conflict: &conflict{Evidence: "team-a/job was nominated to cluster2 by another dispatcher", At: fixture.Noon}, Writes: []Write{{Record: &RecordWrite{Record: record}}}}
+		}, PhaseNominated},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := observationWith(tc.change)
+			if PhaseOf(o) != tc.phase {
+				t.Fatalf("phase %s, want %s", PhaseOf(o), tc.phase)
+			}
+			got := Next(o)
+			if diff := cmp.Diff(tc.want(o), got, stepOptions); diff != "" {
+				t.Errorf("step (-want +got):\n%s", diff)
+			}
+			if to := got.LeadsTo(PhaseOf(o)); to != tc.to || !isDocumented(PhaseOf(o), to) {
+				t.Errorf("leads to %s, want %s; documented: %t", to, tc.to, isDocumented(PhaseOf(o), to))
+			}
+		})
+		covered[tc.phase] = true
+	}
+	requireEveryPhase(t, covered)
+}

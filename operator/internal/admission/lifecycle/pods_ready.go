@@ -1,0 +1,49 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// lateAdmission is an admission whose pods were not ready within timing.PodsReadyLimit. The
+// cluster granted quota, but can't schedule or start the pods.
+type LateAdmission struct{ Gate, Cluster string }
+
+// waitsForPods returns for how long the workload's pods have not been ready since a cluster
+// admitted it. It returns false if the pods were ready once, or Kueue does not report PodsReady.
+func (o *Situation) WaitsForPods() (time.Duration, bool) {
+	if len(o.Checks.Own) == 0 || o.PlacedOn() == "" || !kueuestate.AcceptsCheckUpdate(o.Workload) {
+		return 0, false
+	}
+	c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadPodsReady)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != kueue.WorkloadWaitForStart {
+		return 0, false
+	}
+	return o.Now.Sub(o.AdmittedAt(o.Now)), true
+}
+
+// stepIdle reports an admitted workload once if its pods do not
+// become ready: the gate's work is done, but its decision may have been wrong. Kueue requeues
+// such a workload if waitForPodsReady in its configuration says so.
+func (o *Situation) stepIdle() Step {
+	s := Step{}
+	waited, waits := o.WaitsForPods()
+	switch {
+	case !waits || o.History.PodsLate != nil:
+	case waited < timing.PodsReadyLimit:
+		s.RequeueAfter = timing.PodsReadyLimit - waited
+	default:
+		s.PodsLate = &LateAdmission{Gate: o.Gate.Name, Cluster: o.PlacedOn()}
+		s.Event = &Notice{Warning: true, Reason: "PodsNotReady", Message: gate.Truncate(fmt.Sprintf(
+			"%s admitted it %s ago, but its pods are not ready; check there whether they can be scheduled", o.PlacedOn(), waited.Round(time.Second)))}
+	}
+	return s
+}

@@ -1,0 +1,367 @@
+package lifecycle
+
+import (
+	"slices"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/order"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// Situation is everything that one reconciliation knows of a workload. The controller's observe and measure
+// build it. Nothing changes it afterwards, and no function of this package reads a client or a clock.
+type Situation struct {
+	Key types.NamespacedName
+	// Workload is nil if it does not exist.
+	Workload   *kueue.Workload
+	Now        time.Time
+	Checks     Checks
+	MultiKueue MultiKueue
+	Gate       Gate
+	Record     Record
+	History    History
+	Queue      Queue
+	Request    Request
+	Job        Job
+	Room       Room
+}
+
+// Checks are the names of the workload's admission checks by their controllers.
+type Checks struct {
+	// Own are the gate's, sorted. More than one is a mistake.
+	Own []string
+	// MultiKueue's; empty = none.
+	MultiKueue string
+	// Trials are those that TrialPolicies decide.
+	Trials []string
+}
+
+// MultiKueue is what MultiKueue does with the workload, and the clusters of the MultiKueueConfig that its
+// check names.
+type MultiKueue struct {
+	// Nominates: the operator is Kueue's dispatcher.
+	Nominates bool
+	Config    string
+	// Connected clusters that the workload's annotation permits, in the order of the
+	// configuration, and since when.
+	Connected      []string
+	ConnectedSince map[string]time.Time
+	// Disconnected are the configuration's other clusters with the reason.
+	Disconnected map[string]string
+	// Lag is how long MultiKueue takes to act on a nomination, EvictionLag how long to complete an eviction.
+	Lag, EvictionLag time.Duration
+}
+
+func (m MultiKueue) isConnected(cluster string) bool { return slices.Contains(m.Connected, cluster) }
+
+// Gate is the gate of the workload's check.
+type Gate struct {
+	// Gate as the registry knows it, or with the API server's spec only.
+	registry.Gate
+	// Known is false while the gate's controller has not read it; Exists is true if the API server has it.
+	Known, Exists bool
+	// TotalWaiting is the number of waiting workloads at all gates.
+	TotalWaiting int32
+	// Conflict is what the registry knows of a conflicting dispatcher.
+	Conflict string
+}
+
+// Record is the annotation plimsoll.dev/dispatch. Err is set if it does not parse.
+type Record struct {
+	dispatch.Record
+	Err error
+}
+
+// decodeRecord reads the annotation of a workload.
+func DecodeRecord(wl *kueue.Workload, now time.Time) Record {
+	r, err := dispatch.Decode(wl.Annotations)
+	return Record{Record: r.Until(now), Err: err}
+}
+
+// Queue is what the workload's ClusterQueue on the hub permits.
+type Queue struct {
+	// LacksChecks: Kueue has yet to give the workload checks of its queue, which may be the gate's.
+	LacksChecks bool
+	// CanPreempt: the queue may take quota from others.
+	CanPreempt bool
+	// PreemptsLowerPriority: the workload may preempt lower priorities of its ClusterQueue.
+	PreemptsLowerPriority bool
+	// Reclaim states from whom the queue may take back quota.
+	Reclaim gate.Reclaim
+	// PreemptsUncounted: Kueue may preempt others for the workload that the gate does not count.
+	PreemptsUncounted bool
+	// CohortQueues are the other ClusterQueues in the cohort tree.
+	CohortQueues []string
+}
+
+// Request is what the workload asks for, and the objects that it is read with.
+type Request struct {
+	Facts shape.Facts
+	// FlavorLabels are the nodeLabels of the assigned ResourceFlavors.
+	FlavorLabels map[string]map[string]string
+	// ClaimTemplates are the claims of the ResourceClaimTemplates of the pods, by name; nil if the
+	// template does not exist. The map is nil if the gate does not fit shares.
+	ClaimTemplates map[string]*resourcev1.ResourceClaimSpec
+	// Profile of the workload's job; nil if the gate reads none, or if there is none.
+	Profile *v1alpha1.JobProfileStatus
+	// NodeRequirements of a workload that MultiKueue does not copy.
+	NodeRequirements []nodeRequirement
+}
+
+// Job is what the workload has to do with the other Workloads of its job: other components, and the
+// slices that it replaces. It is empty for a workload that is a job of its own.
+type Job struct {
+	// Unplaced are the job's other components that have no cluster and will start. Some may have no quota.
+	Unplaced []*kueue.Workload
+	// Cluster of the other components; empty = none has one.
+	Cluster string
+	// Primary is the component that Kueue places first; nil = it is the workload itself, or does not
+	// exist.
+	Primary *kueue.Workload
+	// SliceOn are the clusters that may hold copies of the slice which the workload replaces, and
+	// of the workload itself if an eviction did not remove them.
+	SliceOn []string
+	// SliceSeenOn are those of SliceOn that Kueue's status names, or that this process saw
+	// nominated. The others are named by records, which users may write.
+	SliceSeenOn []string
+	// RunningSlice is the admitted slice of a job that runs without MultiKueue, if the workload is a newer
+	// slice of it; nil = none.
+	RunningSlice *kueue.Workload
+}
+
+// Room is what measure adds: where the workload fits now, and who else waits.
+type Room struct {
+	// Key of the query results.
+	Key registry.QueryKey
+	// Preceding is the waiting workload that ranks before and is decided first; empty = none.
+	Preceding types.NamespacedName
+	// HasTurn: the wait queue woke the workload as the next one to be decided.
+	HasTurn    bool
+	Candidates []gate.Candidate
+	Fleet      gate.Fleet
+	View       ledger.View
+	// LedgerTTL is how long the ledger keeps an entry.
+	LedgerTTL time.Duration
+	// HoldingOn are the nominated clusters where pods of the workload hold devices, if the
+	// nomination is about to be widened.
+	HoldingOn []string
+	// OthersPending: another workload waits for the quota that this one holds.
+	OthersPending bool
+}
+
+// factsUnder reads the facts of the workload, or of another component of its job, as a gate's
+// settings ask for.
+func (o *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
+	opts := shape.OptionsOf(spec, func(flavor string) map[string]string { return o.Request.FlavorLabels[flavor] })
+	opts.Profile, opts.Copied = o.Request.Profile, o.Checks.MultiKueue != ""
+	if o.Request.ClaimTemplates != nil {
+		opts.ClaimTemplate = func(name string) *resourcev1.ResourceClaimSpec { return o.Request.ClaimTemplates[name] }
+	}
+	facts := shape.FactsOf(wl, opts)
+	facts.Remote = opts.Copied
+	facts.Preempts = facts.Remote && o.Queue.CanPreempt
+	facts.Reclaims = facts.Remote && len(o.Queue.Reclaim.Queues) > 0
+	return facts
+}
+
+// mayYield reports whether the workload gives up its quota if another one waits for it: it has held
+// the quota for long enough, or follows the primary component of its job. A yield would reset the
+// retries that Kueue counts, and end a trial in the middle. A workload is tried once.
+func (o *Situation) MayYield() bool {
+	rule := o.Gate.Spec.WhenUnplaceable
+	switch {
+	case rule.Mode != v1alpha1.UnplaceableYield || o.Workload.Status.Admission == nil || o.Job.Cluster != "" || kueuestate.HasRetries(o.Workload):
+		return false
+	case slices.ContainsFunc(o.Checks.Trials, func(name string) bool { return kueuestate.FindCheck(o.Workload, name).State == kueue.CheckStatePending }):
+		return false
+	case PhaseOf(o) == PhaseAwaitingPrimary:
+		return o.mayYieldWithPrimary()
+	}
+	return PhaseOf(o) == PhaseWaiting && o.Now.Sub(o.waitingSince(o.Checks.Own...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
+}
+
+// decides reports whether the step of this phase rests on a decision of the gate.
+func (o *Situation) Decides() bool {
+	isDeciding := slices.Contains([]Phase{PhaseWaiting, PhaseNominating, PhaseNominated, PhaseEvictionStuck}, PhaseOf(o))
+	return isDeciding && o.Gate.Known && o.Gate.Problem == "" && len(o.Checks.Own) == 1
+}
+
+// usable are the gate's clusters of which MultiKueue's configuration, the pods' own node selectors and the other
+// Workloads of the job rule some out.
+func (o *Situation) Usable(candidates []gate.Candidate) []gate.Candidate {
+	list := o.undecidedCandidates()
+	left, leftFor := o.Record.LeftCluster(o.Now)
+	for _, c := range candidates {
+		if o.Checks.MultiKueue != "" && !o.MultiKueue.isConnected(c.Name) {
+			c.Unusable = o.MultiKueue.Disconnected[c.Name]
+			if isMember := c.Unusable != ""; !isMember && o.mayRequestClusters() {
+				c.Outside = true
+			} else if !isMember {
+				c.Unusable = "is not in MultiKueueConfig " + o.MultiKueue.Config
+			}
+		}
+		c.Outside = c.Outside || o.isLeaving(c.Name)
+		if c.Outside && !kueuestate.AllowsCluster(o.Workload, c.Name) {
+			c.Unusable = "is not in annotation " + kueuestate.ClusterNamesAnnotation
+		}
+		if o.pinsPods() {
+			c.Unusable = o.contradiction(c.Name)
+		}
+		if c.Unusable == "" && o.Job.Cluster != "" && c.Name != o.Job.Cluster {
+			c.Unusable = "does not run the job's other components, which are on " + o.Job.Cluster
+		}
+		if c.Unusable == "" && c.Name == left {
+			c.Unusable = "was left for " + leftFor
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// mayRequestClusters reports whether the gate can add clusters to its MultiKueueConfig. Under
+// Kueue's built-in dispatcher no member can leave: Kueue may nominate it at any time.
+func (o *Situation) mayRequestClusters() bool {
+	return o.MultiKueue.Nominates && o.Gate.Spec.MultiKueue != nil
+}
+
+// rank is the workload's place in the gate's order. A yield does not move it to the end. Users may
+// write the record, but no workload has waited since before its creation.
+func (o *Situation) Rank() order.Rank {
+	rank := order.Rank{Since: o.QuotaReservedAt(), Name: o.Key.String()}
+	if first := o.Record.WaitsSince; !first.IsZero() {
+		if created := o.Workload.CreationTimestamp.Time; first.Before(created) {
+			first = created
+		}
+		if first.Before(rank.Since) {
+			rank.Since = first
+		}
+	}
+	if o.Workload.Spec.Priority != nil {
+		rank.Priority = *o.Workload.Spec.Priority
+	}
+	return rank
+}
+
+// waitEntry is the workload's entry in the wait queue. A workload without a decision competes
+// with no other one.
+func (o *Situation) WaitEntry(key registry.QueryKey) waitqueue.Entry {
+	e := waitqueue.Entry{Workload: o.Key, Key: key, Rank: o.Rank(), Aging: gate.RulesOf(&o.Gate.Spec).Hold.Aging}
+	if key.Facts != "" {
+		e.PodSets, e.Limits = o.JobFacts().PodSets, o.limits()
+	}
+	return e
+}
+
+// runsFor is the longest time for which the workload runs; zero = unknown.
+func (o *Situation) runsFor() time.Duration { return runTimeLimit(o.Workload) }
+
+func runTimeLimit(wl *kueue.Workload) time.Duration {
+	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		return time.Duration(*limit) * time.Second
+	}
+	return 0
+}
+
+// owners are the topmost controllers of the workload's pods on a worker: its job, or the pods of a
+// group. nil = unknown: the components of a job share one owner, and the exporter does not show
+// the pods of devices that it does not measure. Without MultiKueue, a controller that the Workload
+// does not name may own the job, such as a CronJob. MultiKueue's copies have no such owner.
+func (o *Situation) Owners() []ledger.Owner {
+	isUnmeasured := func(p shape.PodSet) bool { return !shape.IsMeasured(p.Resource) }
+	if !o.Request.Facts.Remote || kueuestate.IsComponent(o.Workload) || slices.ContainsFunc(o.Request.Facts.PodSets, isUnmeasured) {
+		return nil
+	}
+	var owners []ledger.Owner
+	for _, ref := range o.Workload.OwnerReferences {
+		owners = append(owners, ledger.Owner{Namespace: o.Workload.Namespace, Kind: ref.Kind, Name: ref.Name})
+	}
+	return owners
+}
+
+// check is the gate's entry.
+func (o *Situation) Check() *kueue.AdmissionCheckState {
+	return kueuestate.FindCheck(o.Workload, o.Checks.Own[0])
+}
+
+// runsAlready reports whether Kueue has chosen the cluster itself, has started the workload on the hub
+// before its ClusterQueue got the check, or runs the job of the slice that the workload replaces. Kueue
+// adds the check to running workloads, too.
+func (o *Situation) runsAlready() bool {
+	return o.Workload.Status.ClusterName != nil || o.Checks.MultiKueue == "" && kueuestate.IsAdmitted(o.Workload) || o.Job.RunningSlice != nil
+}
+
+// pendingChecks are the gate's entries that are Pending.
+func (o *Situation) pendingChecks() []string {
+	return slices.DeleteFunc(slices.Clone(o.Checks.Own), func(name string) bool {
+		return kueuestate.FindCheck(o.Workload, name).State != kueue.CheckStatePending
+	})
+}
+
+func (o *Situation) isActive() bool { return kueuestate.IsActive(o.Workload) }
+
+// hasYielded reports whether the gate deactivated the workload. A workload that another
+// client deactivated has no such record and is left alone, as is one that finished meanwhile.
+func (o *Situation) hasYielded() bool {
+	return o.Record.Err == nil && !o.Record.SleepsUntil.IsZero() && o.Workload.DeletionTimestamp.IsZero() && !kueuestate.IsFinished(o.Workload)
+}
+
+// mayNominate reports whether the nomination is the gate's turn: every other check except
+// MultiKueue's is Ready, and Kueue does not follow another component of the job.
+func (o *Situation) MayNominate() bool {
+	return o.MultiKueue.Nominates && o.Job.Cluster == "" && o.Checks.MultiKueue != "" && kueuestate.WantsNomination(o.Workload, o.Checks.MultiKueue) &&
+		kueuestate.OtherChecksReady(o.Workload, o.Checks.Own[0], o.Checks.MultiKueue)
+}
+
+// readyDecidesPlacement reports whether a Ready check is the gate's last word: nothing of
+// ours decides again where the workload goes. A workload that Kueue pins goes elsewhere.
+func (o *Situation) readyDecidesPlacement() bool {
+	return o.Checks.MultiKueue == "" || !o.MultiKueue.Nominates && !kueuestate.IsPinnedByKueue(o.Workload)
+}
+
+// quotaReservedAt is the transition time of QuotaReserved; zero = no such condition.
+func (o *Situation) QuotaReservedAt() time.Time {
+	if c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// waitingSince is when the workload began to wait at the gate. Kueue adds the check long
+// before it reserves quota, or to a workload that already holds quota.
+func (o *Situation) waitingSince(checks ...string) time.Time {
+	since := o.QuotaReservedAt()
+	check := kueuestate.FindCheck(o.Workload, checks[0])
+	if since.IsZero() || check.State != kueue.CheckStatePending {
+		return o.Now
+	}
+	if check.LastTransitionTime.After(since) {
+		return check.LastTransitionTime.Time
+	}
+	return since
+}
+
+// awaitsWorker reports whether Kueue chose the workload's cluster before that admitted it, as for a
+// new slice of an elastic job. For any other workload, MultiKueue sets the cluster and its own check
+// Ready in one write.
+func (o *Situation) AwaitsWorker() bool {
+	c := kueuestate.FindCheck(o.Workload, o.Checks.MultiKueue)
+	return c != nil && c.State == kueue.CheckStatePending
+}
+
+// placedOn is the cluster that runs, or is about to run, the workload; empty = none yet.
+func (o *Situation) PlacedOn() string {
+	return kueuestate.PlacedCluster(o.Workload, o.Checks.Own, o.Checks.MultiKueue)
+}

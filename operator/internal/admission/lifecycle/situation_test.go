@@ -1,0 +1,149 @@
+package lifecycle
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+)
+
+func TestDecides(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Situation)
+		want   bool
+	}{
+		{"a waiting workload", func(*Situation) {}, true},
+		{"its gate was not read yet", func(o *Situation) { o.Gate.Known = false }, false},
+		{"its gate has a problem", func(o *Situation) { o.Gate.Problem = "Placement gpu does not exist" }, false},
+		{"it has two checks", func(o *Situation) { o.Checks.Own = append(o.Checks.Own, "second") }, false},
+		{"Kueue acts next", setCheck(kueue.CheckStateRetry), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := observationWith(func(*Situation) {})
+			tc.change(o)
+			if got := o.Decides(); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+			if !tc.want && len(o.Decision(1).Order) > 0 {
+				t.Errorf("decided %+v", o.Decision(1))
+			}
+		})
+	}
+}
+
+// Samples of devices and of the quota have times of their own.
+func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
+	o := observationWith(func(o *Situation) { o.Gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
+	list := o.Usable([]gate.Candidate{{Name: "cluster1", SampledAt: fixture.Noon, QuotaSampledAt: fixture.Noon.Add(-time.Minute)}})
+	i := slices.IndexFunc(list, func(c gate.Candidate) bool { return c.Name == "cluster1" })
+	if i < 0 || !list[i].SampledAt.Equal(fixture.Noon) || !list[i].QuotaSampledAt.Equal(fixture.Noon.Add(-time.Minute)) {
+		t.Errorf("candidates %+v", list)
+	}
+}
+
+// Preemption concerns workers: a workload that MultiKueue does not copy preempts on the hub.
+func TestOnlyCopiedWorkloadsPreemptOnWorkers(t *testing.T) {
+	for multiKueue, want := range map[string]bool{"multikueue": true, "": false} {
+		o := observationWith(func(o *Situation) {
+			o.Checks.MultiKueue, o.Queue.CanPreempt, o.Queue.Reclaim = multiKueue, true, gate.Reclaim{Queues: []string{"lender"}}
+		})
+		if o.Request.Facts.Preempts != want || o.Request.Facts.Reclaims != want {
+			t.Errorf("check %q: preempts %t, reclaims %t, want %t", multiKueue, o.Request.Facts.Preempts, o.Request.Facts.Reclaims, want)
+		}
+	}
+}
+
+// A workload that waits for its last copy does not stop its line.
+func TestWaitAfter(t *testing.T) {
+	o := observationWith(func(*Situation) {})
+	key := registry.QueryKey{Gate: "gpu", Facts: "two devices"}
+	for _, tc := range []struct {
+		reason  string
+		want    registry.QueryKey
+		hasRoom bool
+	}{
+		{gate.ReasonNoRoom, key, false},
+		{gate.ReasonQueued, key, true},
+		{gate.ReasonOrphanedCopy, registry.QueryKey{Gate: "gpu"}, false},
+	} {
+		e := o.waitAfter(gate.Decision{State: gate.Pending, Reason: tc.reason}, key)
+		if e == nil || e.Key != tc.want || e.HasRoom != tc.hasRoom {
+			t.Errorf("%s: %+v, want key %+v, has room: %t", tc.reason, e, tc.want, tc.hasRoom)
+		}
+	}
+}
+
+// Only a nomination that waits for an admission is widened, and ends without one.
+func TestNominationsThatLastLong(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		change         func(*Situation)
+		widen, overdue bool
+	}{
+		{"a nomination", func(*Situation) {}, true, false},
+		{"a stuck eviction", func(o *Situation) {
+			fixture.SetCondition(o.Workload, kueue.WorkloadEvicted, fixture.Noon.Add(-time.Hour))
+			o.Workload.Status.AdmissionChecks[1].State = kueue.CheckStatePending
+		}, false, false},
+		{"after an hour", func(o *Situation) { o.Now = fixture.Noon.Add(time.Hour) }, false, true},
+		{"after an hour, and the gate is unknown", func(o *Situation) { o.Now, o.Gate.Known = fixture.Noon.Add(time.Hour), false }, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := observationWith(func(o *Situation) {
+				o.Workload = fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1"))
+				o.Now = fixture.Noon.Add(30 * time.Second)
+			})
+			tc.change(o)
+			if o.IsWideningDue() != tc.widen || o.isOverdue() != tc.overdue {
+				t.Errorf("phase %s: widening is due: %t, overdue: %t", PhaseOf(o), o.IsWideningDue(), o.isOverdue())
+			}
+		})
+	}
+}
+
+// Which requests follow a decision.
+func TestWritesOfADecision(t *testing.T) {
+	noRoom := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "no room"}
+	ready := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: "room", Order: []string{"cluster1"}}
+	queued := gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Message: "job b is decided first"}
+	withoutMultiKueue := func(o *Situation) { o.Checks.MultiKueue = "" }
+	for _, tc := range []struct {
+		name                 string
+		change               func(*Situation)
+		d                    gate.Decision
+		record, check, event bool
+	}{
+		{"no room", func(*Situation) {}, noRoom, false, true, true},
+		{"queued for a round", func(*Situation) {}, queued, false, false, false},
+		{"queued after the check was Ready", setCheck(kueue.CheckStateReady), queued, false, true, true},
+		{"no room again after the check was Ready", func(o *Situation) {
+			setCheck(kueue.CheckStateReady)(o)
+			o.History.LastReason = gate.ReasonNoRoom
+		}, noRoom, false, true, true},
+		{"no room again", func(o *Situation) { o.History.LastReason = gate.ReasonNoRoom }, noRoom, false, true, false},
+		{"room, and the operator nominates next", func(*Situation) {}, ready, false, true, true},
+		{"room without MultiKueue", withoutMultiKueue, ready, true, true, true},
+		{"room, and Kueue's dispatcher nominates", func(o *Situation) { o.MultiKueue.Nominates = false }, ready, true, true, true},
+		{"no room without MultiKueue", withoutMultiKueue, noRoom, false, true, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := observationWith(func(o *Situation) { fixture.WithRecord(o.Workload, dispatch.Record{Yields: 1}) })
+			tc.change(o)
+			var record, check, event bool
+			for _, w := range o.WriteDecision(tc.d, o.Record.Record) {
+				record, check, event = record || w.Record != nil, check || w.Check != nil, event || w.Event != nil
+			}
+			if record != tc.record || check != tc.check || event != tc.event {
+				t.Errorf("record: %t, check: %t, event: %t", record, check, event)
+			}
+		})
+	}
+}

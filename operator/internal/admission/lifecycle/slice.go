@@ -1,0 +1,80 @@
+package lifecycle
+
+import (
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+)
+
+// reasonReplacesSlice is the reason of a decision that sends a slice to the clusters of the slice that
+// it replaces.
+const reasonReplacesSlice = "ReplacesSlice"
+
+// followReplacedSlice sends a slice that has no room to the clusters of the slice that it replaces, and to
+// its own earlier ones. The copy of a slice may have the missing devices, or their quota, and keeps them
+// until the new slice is there. Users can write a record, so a cluster that only a record names gives no
+// devices that are held for others, and the workload waits for its turn.
+func (o *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
+	if d.Reason != gate.ReasonNoRoom && d.Reason != gate.ReasonHeld {
+		return d
+	}
+	var clusters []string
+	for _, v := range d.Verdicts {
+		isHeld := v.Rejection == gate.RejectHeld && !slices.Contains(o.Job.SliceSeenOn, v.Cluster)
+		if v.Rejection.MayHoldCopy() && !isHeld && slices.Contains(o.Job.SliceOn, v.Cluster) {
+			clusters = append(clusters, v.Cluster)
+		}
+	}
+	if len(clusters) == 0 {
+		return d
+	}
+	message := "it replaces a slice that was sent to " + clusters[0] + ", where that may take the room: " + d.Message
+	if len(o.Record.EverNominated) > 0 {
+		message = "it or the slice that it replaces was sent to " + clusters[0] + " earlier, where a copy may take the room: " + d.Message
+	}
+	return gate.Decision{State: gate.Ready, Reason: reasonReplacesSlice, Verdicts: d.Verdicts, Order: clusters, Message: gate.Truncate(message)}
+}
+
+// followRunningSlice returns the message of a check that lets through the new slice of a running job, the
+// updates of its pods, and what the ledger reserves. The new pods need the updates of the others: they
+// are created from one template, to which Kueue added those of the first slice.
+//
+// The ledger reserves all pods. The entry of the old slice, which ends now, may be the only one that has
+// the running pods.
+func (o *Situation) followRunningSlice() (message string, updates []kueue.PodSetUpdate, res *reservation) {
+	message = "it replaces Workload " + o.Job.RunningSlice.Name + ", whose job already runs"
+	cluster := kueuestate.SentCluster(o.Job.RunningSlice, o.Checks.Own, "")
+	if cluster == "" {
+		return message, nil, nil
+	}
+	for _, update := range kueuestate.FindCheck(o.Job.RunningSlice, o.Checks.Own[0]).PodSetUpdates {
+		updates = append(updates, *update.DeepCopy())
+	}
+	if o.Gate.Known {
+		res = &reservation{Entries: []ledger.Entry{o.Entry(cluster, o.Now)}}
+	}
+	return message + " on " + cluster, updates, res
+}
+
+// stepFollowKueue sets the check Ready for a workload that runs already. The new slice of an
+// elastic job arrives with status.clusterName set, and MultiKueue waits for every other check
+// before it updates the running copy. Without MultiKueue, the workload replaces a slice that runs, or
+// was admitted before its ClusterQueue got the check.
+func (o *Situation) stepFollowKueue() Step {
+	s, w := Step{}, &CheckWrite{Names: o.Checks.Own, RememberReason: true}
+	message := "the job ran before its queue had this check"
+	switch cluster := o.Workload.Status.ClusterName; {
+	case cluster != nil:
+		message = "Kueue placed it on " + *cluster + ", where the job already runs"
+	case o.Job.RunningSlice != nil:
+		message, w.PodSetUpdates, s.Reservation = o.followRunningSlice()
+	}
+	w.Decision = gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: message}
+	s.Decision = &w.Decision
+	s.Writes = []Write{{Check: w, Event: &Notice{Reason: w.Decision.Reason, Message: message}}}
+	return s
+}

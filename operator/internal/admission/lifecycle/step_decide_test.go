@@ -1,0 +1,46 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+)
+
+// withTrial adds the check of a TrialPolicy.
+func withTrial(state kueue.CheckState) func(*Situation) {
+	return func(o *Situation) {
+		o.Workload.Status.AdmissionChecks = append(o.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: state})
+		o.Checks.Trials = []string{"trial"}
+	}
+}
+
+// A yield would reset the count of Kueue's retries, whose limit ends a workload that never becomes
+// ready. It would also end a trial in the middle, and a job is tried once.
+func TestWorkloadsThatDoNotYield(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Situation)
+		want   bool
+	}{
+		{"no retries", func(*Situation) {}, true},
+		{"Kueue counts retries", func(o *Situation) { o.Workload.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
+		{"its trial lasts", withTrial(kueue.CheckStatePending), false},
+		{"its trial has ended", withTrial(kueue.CheckStateReady), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := observationWith(func(o *Situation) {
+				o.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
+				o.Now = fixture.Noon.Add(time.Hour)
+				tc.change(o)
+			})
+			if got := o.MayYield(); got != tc.want {
+				t.Errorf("may yield: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}

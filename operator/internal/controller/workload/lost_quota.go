@@ -1,0 +1,32 @@
+package workload
+
+import (
+	"context"
+	"slices"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// observeLostQuota reads the checks of a workload without quota, if a decision for quota that it has
+// lost may still stand in one. Otherwise no step depends on them: most workloads of a hub wait for quota.
+func (r *Reconciler) observeLostQuota(ctx context.Context, o *lifecycle.Situation) error {
+	if !slices.ContainsFunc(o.Workload.Status.AdmissionChecks, isReady) {
+		return nil
+	}
+	if err := r.observeChecks(ctx, o); err != nil {
+		return err
+	}
+	if len(o.OutdatedChecks()) == 0 {
+		forgetChecks(o)
+	}
+	return nil
+}
+
+func isReady(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStateReady }
+
+// forgetChecks removes what observeChecks added.
+func forgetChecks(o *lifecycle.Situation) {
+	o.Checks, o.Gate.Name, o.MultiKueue.Config = lifecycle.Checks{}, "", ""
+}
