@@ -3,8 +3,8 @@
 //
 //	go run ./test/select tagged TAG PATTERN...   arguments of go test: the tests that the build tag TAG adds, and their packages
 //	go run ./test/select concurrent PATTERN...   packages with tests that need the race detector
+//	go run ./test/select unraced PATTERN...      arguments of go test: the tests of these packages in files with the build tag !race
 //	go run ./test/select sequential PATTERN...   all other packages with tests
-//	go run ./test/select unraced PATTERN...      arguments of go test: the tests in files with the build tag !race, and their packages
 //	go run ./test/select changed BRANCH          packages that changed since HEAD left the branch
 //	go run ./test/select affected BRANCH         these, and those that import them
 //	go run ./test/select quarter N               regexp for -run: the end-to-end tests of quarter N, from 1 to 4
@@ -71,7 +71,10 @@ func runSelection(command string, args []string) (string, error) {
 	var found selection
 	var err error
 	if command == "unraced" {
-		found, err = testsWithoutRace(".", args...)
+		var concurrent []string
+		if concurrent, _, err = divide(".", args...); err == nil {
+			found, err = testsWithoutRace(".", concurrent...)
+		}
 	} else {
 		found, err = testsOfTag(".", args[0], args[1:]...)
 	}
