@@ -7,12 +7,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/explain"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
@@ -30,17 +29,17 @@ type Decision struct {
 // Decide decides about a job that has reserved quota, and reserves its devices on the
 // chosen cluster in the ledger.
 func (h *Hub) Decide(ctx context.Context, job *batchv1.Job) Decision {
-	in := h.gather(ctx, job)
+	s := h.measure(ctx, job)
 	for {
-		view := h.ledger.View()
-		d := gate.Decide(in.facts, in.candidates, in.fleet, view, in.rules, 1, h.now())
+		d := s.Inputs(1).Decide(h.now())
 		if d.State != gate.Ready {
 			return Decision{Message: d.Message}
 		}
-		entry := ledger.Entry{UID: in.facts.UID, Workload: in.facts.Key(), Cluster: d.Order[0], ClusterQueue: in.facts.ClusterQueue, PodSets: in.facts.PodSets, DebitedAt: h.now()}
-		if h.ledger.Commit(view, entry.UID, nil, []ledger.Entry{entry}, nil) {
+		entry := s.Entry(d.Order[0], h.now())
+		if h.ledger.Commit(s.Room.View, entry.UID, nil, []ledger.Entry{entry}, nil) {
 			return Decision{Cluster: entry.Cluster, Message: d.Message}
 		}
+		s = s.WithView(h.ledger.View())
 	}
 }
 
@@ -56,31 +55,22 @@ func (h *Hub) Ended(job *batchv1.Job) { h.ledger.Release(uidOf(job)) }
 // Explain returns the text that `kubectl plimsoll explain workload` prints for a job that
 // waits.
 func (h *Hub) Explain(ctx context.Context, job *batchv1.Job) (string, error) {
-	in := h.gather(ctx, job)
-	d, clusters := gate.Explain(in.facts, in.candidates, in.fleet, h.ledger.View(), in.rules, 1, h.now())
-	snapshot := gate.Snapshot{Workload: in.workload, Own: []string{checkName}, Decision: &d}
+	s := h.measure(ctx, job)
+	d, clusters := s.Inputs(1).Explain(h.now())
+	snapshot := gate.Snapshot{Workload: s.Workload, Own: []string{checkName}, Decision: &d}
 	var text bytes.Buffer
 	report := explain.Report{Waiting: true, From: explain.FromOperator, Explanation: gate.Explanation{
-		Workload: in.facts.Key(), Gate: h.gate.Name, State: string(d.State), Message: d.Message,
-		WaitsFor: snapshot.WaitsFor(h.now()), Facts: in.facts, Decision: d, Clusters: clusters, Problem: in.fleet.Problem,
+		Workload: s.Request.Facts.Key(), Gate: h.gate.Name, State: string(d.State), Message: d.Message,
+		WaitsFor: snapshot.WaitsFor(h.now()), Facts: s.Request.Facts, Decision: d, Clusters: clusters, Problem: s.Room.Fleet.Problem,
 	}}
 	err := format.Table(&text, func(w io.Writer) { report.WriteRows(w, false, h.now(), false) })
 	return text.String(), err
 }
 
-// input is everything that a decision about a job needs, except for the ledger.
-type input struct {
-	workload   *kueue.Workload
-	facts      shape.Facts
-	candidates []gate.Candidate
-	fleet      gate.Fleet
-	rules      gate.Rules
-}
-
-func (h *Hub) gather(ctx context.Context, job *batchv1.Job) input {
-	g, wl := h.registeredGate(), workloadOf(job, metav1.NewTime(h.now()))
-	in := input{workload: wl, rules: gate.RulesOf(&g.Spec), facts: shape.FactsOf(wl, shape.OptionsOf(&g.Spec, nil))}
-	in.rules.Rank.Since = h.now() // jobs of the demo never wait long enough for a hold
-	in.candidates, in.fleet = h.cache.Candidates(ctx, g, in.facts)
-	return in
+// measure returns all that a decision about a job needs.
+func (h *Hub) measure(ctx context.Context, job *batchv1.Job) *lifecycle.Situation {
+	g := h.registeredGate()
+	s := lifecycle.OfJob(workloadOf(job, metav1.NewTime(h.now())), g, h.now())
+	clusters, fleet := h.cache.Candidates(ctx, g, s.JobFacts())
+	return s.Measured(clusters, fleet, h.ledger.View())
 }

@@ -18,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
@@ -53,6 +54,8 @@ type Options struct {
 	// Nominate: the operator is Kueue's external dispatcher. NominateAs is its field manager.
 	Nominate   bool
 	NominateAs workload.NominateAs
+	// Decide is that of workload.Options.
+	Decide gate.Decider
 	// Workers is the number of workloads that are reconciled at a time; 0 = the default.
 	Workers int
 	// LedgerSettle and LedgerTTL are those of ledger.New.
@@ -141,7 +144,7 @@ func setupGate(mgr ctrl.Manager, o Options, sources *query.Sources) (*Gates, err
 	}
 	r, err := workload.Setup(mgr, workload.Options{
 		Registry: gates, Ledger: reservations, Sources: sources,
-		Nominate: o.Nominate, NominateAs: o.NominateAs, Registerer: o.Registerer, Workers: o.Workers,
+		Nominate: o.Nominate, NominateAs: o.NominateAs, Registerer: o.Registerer, Decide: o.Decide, Workers: o.Workers,
 	})
 	if err != nil {
 		return nil, err

@@ -79,8 +79,6 @@ type cluster struct {
 	metricsFoundAt time.Time
 	// objects that prerequisites of gates name.
 	objects []metrics.Object
-	// extra samples of its exporters.
-	extra []metrics.Sample
 	// dead parts of the worker.
 	schedulerDead, startsFail bool
 	scheduling                bool

@@ -160,7 +160,7 @@ func withDefaults(spec v1alpha1.PlacementGateSpec) v1alpha1.PlacementGateSpec {
 // scorePolicy publishes a query's values from 0 to 64 as points from 0 to 100.
 func scorePolicy(s Settings) v1alpha1.ScoringPolicySpec {
 	zero := int32(0)
-	return v1alpha1.ScoringPolicySpec{SourceRef: v1alpha1.LocalReference{Name: sourceName}, PeriodSeconds: s.ScorePeriod, Scores: []v1alpha1.ScoreSpec{{
+	return v1alpha1.ScoringPolicySpec{SourceRef: v1alpha1.LocalReference{Name: sourceName}, Scores: []v1alpha1.ScoreSpec{{
 		Name: scoreName, Query: s.Score, Weight: &zero,
 		Normalize: v1alpha1.Normalize{Type: v1alpha1.NormalizeLinear, Linear: &v1alpha1.Linear{From: resource.MustParse("0"), To: resource.MustParse("64")}},
 	}}}

@@ -92,7 +92,7 @@ func (m *metricsState) intercept(_ *http.Request, expr string) metrics.Response 
 
 // snapshot is what the exporters and Kueue of a cluster report.
 func (c *cluster) snapshot() metrics.Snapshot {
-	s := metrics.Snapshot{Cluster: c.spec.Name, Objects: c.objects, Extra: c.extra}
+	s := metrics.Snapshot{Cluster: c.spec.Name, Objects: c.objects}
 	lies := c.world.faults.lies[c.spec.Name]
 	for _, n := range c.nodes {
 		if !n.ready {

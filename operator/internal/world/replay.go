@@ -7,32 +7,30 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
+	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 	"plimsoll.dev/plimsoll/test/story"
 )
 
 // Replay repeats a record of the lab. Kueue, MultiKueue and the schedulers do in the world what they did in
-// the record, at the same times. Only the operator decides by itself: each of its decisions is compared
-// with that of the record. The nomination of the record replaces a different one, so that one difference
-// does not cause the next ones.
+// the record, at the same times. Only the operator decides by itself, but not earlier than in the record.
+// Each of its decisions is compared with that of the record, and becomes that of the record, so that one
+// difference does not cause the next ones.
 type Replay struct {
 	world  *World
 	record *story.Record
 	start  time.Time
-	jobs   map[types.NamespacedName]*replayed
-	// Explain describes what the operator would decide for a Workload now; the driver sets it.
-	Explain func(types.NamespacedName) string
+	byUID  map[string]*replayed
 	// Choices are the first decisions of all attempts, in the order of the record's times.
 	Choices []*Choice
 }
-
-// RecordedScore is the series with the scores of the record.
-const RecordedScore = "recorded_score"
 
 // Choice is the first decision of an attempt for a cluster: in the record and by the operator in the world.
 type Choice struct {
@@ -43,52 +41,46 @@ type Choice struct {
 	Want, Got string
 	// At is the time in the record, and Late by how much later the operator decided.
 	At, Late time.Duration
+	// Early is by how much earlier the operator would have decided, if the replay had let it.
+	Early time.Duration
+	// ByChance: another seed of the draw between clusters would give the cluster of the record, too.
+	ByChance bool
 	// Why is what the operator says of a difference.
 	Why string
 }
 
 const (
-	// nominationGrace is how long after a decision of the record the operator explains why it has not decided.
-	nominationGrace = 1500 * time.Millisecond
-	// earlier than its nomination in the record is when the operator may nominate: it tries every 200 ms.
-	earlier = 220 * time.Millisecond
-	// scoreLead is how long the world takes from a value to the score.
-	scoreLead = 2 * time.Second
+	// lead is how long after a decision the record has it, and grace how long the operator may wait for
+	// room after that.
+	lead, grace = 500 * time.Millisecond, 1500 * time.Millisecond
 	// warmUp is the time for the first scores.
 	warmUp = 10 * time.Second
-	// storeBack is the time from when Prometheus runs again until Thanos has complete samples of it: 20.4
-	// and 22.1 s in testdata/soak.json.
-	storeBack = 21 * time.Second
+	// storeBack is the time from when Prometheus runs again until Thanos has complete samples of it.
+	// testdata/soak.json has scores of the cluster again after 19.3 and 20.8 s.
+	storeBack = 19 * time.Second
 )
 
 // replayed is a Workload of the record.
 type replayed struct {
 	*story.RecordedWorkload
 	key     types.NamespacedName
-	choices []*Choice // by attempt; nil = no nomination
-	lists   [][]string
+	choices []*Choice // by attempt; nil = no decision
 	attempt int
-	// nominated are the times of the nominations, or of the ends, by attempt. The operator nominates
-	// after earlyUntil.
-	nominated  []time.Duration
-	earlyUntil time.Time
 }
 
 // Replay begins to repeat a record.
 func (w *World) Replay(record *story.Record) *Replay {
-	p := &Replay{world: w, record: record, start: w.loop.Now().Add(warmUp), jobs: map[types.NamespacedName]*replayed{}}
+	p := &Replay{world: w, record: record, start: w.loop.Now().Add(warmUp), byUID: map[string]*replayed{}}
 	w.kueue.paused, w.multiKueue.paused = true, true
 	for _, c := range w.clusters {
 		c.kueue.paused, c.schedulerDead = true, true
 	}
-	w.Hub.OnNextWrite(p.impose)
 	w.replay = p
-	byUID := map[string]*replayed{}
 	for _, r := range record.Workloads {
 		// The slices of an elastic job are Workloads of one job.
 		j := &replayed{RecordedWorkload: r, key: types.NamespacedName{Namespace: defaultTenant, Name: "job-" + r.Job + "-" + r.UID[:5]}}
-		byUID[r.UID], p.jobs[j.key] = j, j
-		p.plan(j, byUID[r.Replaces])
+		p.byUID[r.UID] = j
+		p.plan(j, p.byUID[r.Replaces])
 	}
 	for _, pod := range record.Pods {
 		p.planPod(pod)
@@ -100,18 +92,25 @@ func (w *World) Replay(record *story.Record) *Replay {
 		p.planFault(f)
 	}
 	for cluster, list := range record.Scores {
-		for i, v := range list {
-			lead := scoreLead
-			if i == 0 {
-				lead = warmUp
-			}
-			p.at(v.At-lead.Seconds(), func() {
-				w.clusterOf(cluster).extra = []metrics.Sample{{Name: RecordedScore, Value: v.Value}}
-			})
+		for _, v := range list {
+			p.at(v.At, func() { w.setScore(cluster, int32(v.Value)) })
 		}
 	}
 	slices.SortStableFunc(p.Choices, func(a, b *Choice) int { return int(a.At - b.At) })
 	return p
+}
+
+// setScore writes the score of a cluster, as the operator's controller of ScoringPolicies does.
+func (w *World) setScore(cluster string, value int32) {
+	key := types.NamespacedName{Namespace: cluster, Name: policyName}
+	scores := []clusterv1alpha1.AddOnPlacementScoreItem{{Name: scoreName, Value: value}}
+	_, err := hub.Update(w.Hub, key, "scores", func(s *clusterv1alpha1.AddOnPlacementScore) bool {
+		s.Status.Scores = scores
+		return true
+	})
+	if apierrors.IsNotFound(err) {
+		w.create(&clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: policyName}, Status: clusterv1alpha1.AddOnPlacementScoreStatus{Scores: scores}})
+	}
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -134,7 +133,7 @@ func (p *Replay) plan(j, replaces *replayed) {
 	last := story.RecordedState{}
 	for i, s := range j.States {
 		if s.Quota && !last.Quota {
-			j.choices, j.lists, j.nominated = append(j.choices, nil), append(j.lists, nil), append(j.nominated, 0)
+			j.choices = append(j.choices, nil)
 		}
 		n := len(j.choices) - 1
 		if n >= 0 && j.choices[n] == nil && s.Decided != "" && last.Decided == "" {
@@ -144,13 +143,6 @@ func (p *Replay) plan(j, replaces *replayed) {
 			if replaces == nil {
 				p.Choices = append(p.Choices, c)
 			}
-			p.at(s.At+nominationGrace.Seconds(), func() { p.expect(j, n) })
-		}
-		if n >= 0 && j.nominated[n] == 0 && (len(s.Nominated) > 0 || s.Evicted != "" || !s.Quota) {
-			j.nominated[n] = seconds(s.At)
-		}
-		if n >= 0 && len(s.Nominated) > 0 && len(last.Nominated) == 0 {
-			j.lists[n] = s.Nominated
 		}
 		before := last
 		p.at(s.At, func() {
@@ -238,7 +230,7 @@ func (p *Replay) admit(j *replayed, cluster string) {
 
 func (p *Replay) nominate(j *replayed, clusters []string) {
 	p.world.kueue.workloads.update(j.key, func(wl *kueue.Workload) bool {
-		if wl.Status.ClusterName != nil || wl.Status.Admission == nil || slices.Equal(wl.Status.NominatedClusterNames, clusters) {
+		if !isReady(wl) || wl.Status.ClusterName != nil || wl.Status.Admission == nil || slices.Equal(wl.Status.NominatedClusterNames, clusters) {
 			return false
 		}
 		wl.Status.NominatedClusterNames = clusters
@@ -246,58 +238,72 @@ func (p *Replay) nominate(j *replayed, clusters []string) {
 	})
 }
 
-// impose compares a decision of the operator with the record's, and replaces the nomination that follows.
-func (p *Replay) impose(key types.NamespacedName, before, next client.Object, manager string) {
-	wl, isWorkload := next.(*kueue.Workload)
-	j := p.jobs[key]
-	if !isWorkload || manager == kueueManager || j == nil || j.attempt == 0 {
-		return
+// Decide decides as the operator does. In a replay, it compares the decision with the record's.
+//  1. Before the time of the record, the workload waits.
+//  2. A decision for another cluster, or for none, becomes that of the record.
+func (w *World) Decide(in *gate.Inputs, now time.Time) gate.Decision {
+	d := in.Decide(now)
+	p := w.replay
+	if p == nil {
+		return d
 	}
-	old := before.(*kueue.Workload)
-	if isReady(wl) && !isReady(old) {
-		j.earlyUntil = p.start.Add(j.nominated[j.attempt-1] - earlier)
+	j := p.byUID[in.Facts.UID]
+	if j == nil || j.attempt == 0 || j.Replaces != "" {
+		return d
 	}
-	if c := j.choices[j.attempt-1]; c != nil && c.Got == "" && isReady(wl) && !isReady(old) && len(old.Status.NominatedClusterNames) == 0 {
-		c.Got, c.Late = clusterIn(kueuestate.FindCheck(wl, checkName).Message), p.world.loop.Now().Sub(p.start)-c.At
+	wl := w.kueue.workloads.get(j.key)
+	if wl == nil || len(wl.Status.NominatedClusterNames) > 0 || wl.Status.ClusterName != nil {
+		return d
+	}
+	c, since := j.choices[j.attempt-1], now.Sub(p.start)
+	switch {
+	case c == nil || since < c.At-lead:
+		if len(d.Order) == 0 {
+			return d
+		}
+		if c != nil {
+			c.Early = max(c.Early, c.At-lead-since)
+		}
+		return gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Message: "the record decides it later", Verdicts: d.Verdicts}
+	case len(d.Order) == 0 && since < c.At+grace:
+		return d
+	case !isReady(wl): // else the nomination is missing
+		another := *in
+		another.Facts.UID += "'"
+		c.Got, c.Late, c.ByChance, c.Why = first(d.Order), since-c.At, first(another.Decide(now).Order) == c.Want, ""
 		if c.Got != c.Want {
-			wl.Status.NominatedClusterNames = j.lists[j.attempt-1]
-			p.world.loop.After(0, func() {
-				if p.Explain != nil {
-					c.Why = p.Explain(key)
-				}
-				p.world.note("the operator sends %s to %s, and to %s in the record: %s", j.Job, c.Got, c.Want, c.Why)
-			})
+			c.Why = describe(d, in, now)
 		}
 	}
-	if list := j.lists[j.attempt-1]; list != nil && len(wl.Status.NominatedClusterNames) > 0 && len(old.Status.NominatedClusterNames) == 0 {
-		wl.Status.NominatedClusterNames = list
+	if first(d.Order) != c.Want {
+		d = gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Order: []string{c.Want}, Message: c.Want + " in the record", Verdicts: d.Verdicts}
 	}
+	return d
 }
 
-// isEarly reports whether the operator may not nominate for a Workload yet. On the busy machine of the lab it
-// nominates up to seconds after its check is Ready.
-func (p *Replay) isEarly(key types.NamespacedName) bool {
-	j := p.jobs[key]
-	return j != nil && p.world.loop.Now().Before(j.earlyUntil)
+func first(order []string) string {
+	if len(order) == 0 {
+		return ""
+	}
+	return order[0]
+}
+
+// describe states what a decision rests on.
+func describe(d gate.Decision, in *gate.Inputs, now time.Time) string {
+	text := d.Message
+	for i, v := range d.Verdicts {
+		at := in.Candidates[i].SampledAt
+		text += fmt.Sprintf("\n  %s: %s room %v, net %v, score %v, samples %.1f s old", v.Cluster, v.Rejection, v.Room.Value, v.Net, v.Score.Value, now.Sub(at).Seconds())
+		for _, e := range in.View.Entries(v.Cluster, at) {
+			text += fmt.Sprintf(", %d for %s", e.Devices(), e.Workload)
+		}
+	}
+	return text
 }
 
 func isReady(wl *kueue.Workload) bool {
 	c := kueuestate.FindCheck(wl, checkName)
 	return c != nil && c.State == kueue.CheckStateReady
-}
-
-// clusterIn is the cluster with which the message of a Ready check begins.
-func clusterIn(message string) string {
-	cluster, _, _ := strings.Cut(message, " ")
-	return cluster
-}
-
-// expect notes the reasons of an operator that has not decided by now.
-func (p *Replay) expect(j *replayed, n int) {
-	if c := j.choices[n]; c.Got == "" && p.Explain != nil {
-		c.Why = p.Explain(j.key)
-		p.world.note("the operator does not send %s to %s as in the record: %s", j.Job, c.Want, c.Why)
-	}
 }
 
 // planPod schedules what a pod of the record holds.

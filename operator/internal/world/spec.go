@@ -160,8 +160,6 @@ type Settings struct {
 	Gate v1alpha1.PlacementGateSpec
 	// Score is the PromQL of a ScoringPolicy "fleet" that OCM's Placement ranks by; empty = no policy.
 	Score string
-	// ScorePeriod of the policy in seconds; zero = the default.
-	ScorePeriod int32
 	// NumberOfClusters of the Placement; zero = all.
 	NumberOfClusters int
 	// Length is the time after the last arrival and fault at which every job must be over.

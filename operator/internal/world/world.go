@@ -2,7 +2,6 @@ package world
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -351,10 +350,6 @@ func (w *World) interceptRequest(r hub.Request) hub.Fault {
 	slow, failing := w.faults.hubSlow, w.faults.writesFail
 	w.faults.mu.Unlock()
 	f := hub.Fault{}
-	if w.replay != nil && r.Verb == "patch" && r.Subresource == "" && w.replay.isEarly(r.Key) {
-		f.Before = apierrors.NewConflict(schema.GroupResource{Group: r.Kind.Group, Resource: strings.ToLower(r.Kind.Kind)}, r.Key.Name, errors.New("earlier than in the record"))
-		return f
-	}
 	if isRead := r.Verb == "get" || r.Verb == "list"; isRead {
 		return f
 	}

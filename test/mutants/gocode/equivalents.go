@@ -10,7 +10,7 @@ type equivalent struct {
 }
 
 var equivalents = []equivalent{
-	{"operator/internal/controller/workload", "observation.waitsForPods", "0 -> 1 in return 0, false", "nobody reads a time that is not waited"},
+	{"operator/internal/admission/lifecycle", "Situation.WaitsForPods", "0 -> 1 in return 0, false", "nobody reads a time that is not waited"},
 }
 
 // withoutEquivalents returns the mutants of a package that a test could notice. It counts the others, and

@@ -7,8 +7,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
-// Inputs are the arguments of a decision, for callers that decide what would happen if something
-// were different.
+// Inputs are the arguments of a decision. lifecycle.Situation.Inputs puts them together.
 type Inputs struct {
 	Facts      shape.Facts
 	Candidates []Candidate
@@ -24,6 +23,14 @@ type Inputs struct {
 	// OwnFit is true if the gate has its own fit query, so that fit is not the sum over nodes of
 	// floor(free devices / devices per pod).
 	OwnFit bool
+}
+
+// A Decider decides as Inputs.Decide does. A replay of recorded decisions has its own one.
+type Decider func(in *Inputs, now time.Time) Decision
+
+// Explain decides and explains each cluster.
+func (in *Inputs) Explain(now time.Time) (Decision, []ClusterExplanation) {
+	return Explain(in.Facts, in.Candidates, in.Fleet, in.View, in.Rules, in.Attempt, now)
 }
 
 // Decide decides as the gate does.

@@ -11,35 +11,35 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 )
 
-// isNewQuota reports whether the quota was reserved since the last look. If it was released and
+// IsNewQuota reports whether the quota was reserved since the last look. If it was released and
 // reserved within one second, only the number of evictions has changed.
-func (o *Situation) IsNewQuota() bool {
-	hasEnded := !kueuestate.IsEvicted(o.Workload) && o.History.evictions != kueuestate.CountEvictions(o.Workload)
-	return !o.History.ReservedAt.Equal(o.QuotaReservedAt()) || hasEnded
+func (s *Situation) IsNewQuota() bool {
+	hasEnded := !kueuestate.IsEvicted(s.Workload) && s.History.evictions != kueuestate.CountEvictions(s.Workload)
+	return !s.History.ReservedAt.Equal(s.QuotaReservedAt()) || hasEnded
 }
 
-// runningOn is the ledger's record of the workload on the cluster that admitted it.
-func (o *Situation) RunningOn(e ledger.Entry) ledger.Running {
-	running := ledger.Running{UID: e.UID, Cluster: e.Cluster, ClusterQueue: o.Request.Facts.ClusterQueue, Priority: o.Rank().Priority, PodSets: e.PodSets, Since: e.DebitedAt}
-	if limit := o.runsFor(); limit > 0 {
+// RunningOn is the ledger's record of the workload on the cluster that admitted it.
+func (s *Situation) RunningOn(e ledger.Entry) ledger.Running {
+	running := ledger.Running{UID: e.UID, Cluster: e.Cluster, ClusterQueue: s.Request.Facts.ClusterQueue, Priority: s.Rank().Priority, PodSets: e.PodSets, Since: e.DebitedAt}
+	if limit := s.runsFor(); limit > 0 {
 		running.EndsBy = e.DebitedAt.Add(limit)
 	}
 	return running
 }
 
-// admittedAt is when a cluster admitted the workload: the transition of MultiKueue's check to
+// AdmittedAt is when a cluster admitted the workload: the transition of MultiKueue's check to
 // Ready or, without MultiKueue, of the condition Admitted.
-func (o *Situation) AdmittedAt(otherwise time.Time) time.Time {
-	if c := kueuestate.FindCheck(o.Workload, o.Checks.MultiKueue); c != nil && c.State == kueue.CheckStateReady {
+func (s *Situation) AdmittedAt(otherwise time.Time) time.Time {
+	if c := kueuestate.FindCheck(s.Workload, s.Checks.MultiKueue); c != nil && c.State == kueue.CheckStateReady {
 		return c.LastTransitionTime.Time
 	}
-	if c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadAdmitted); o.Checks.MultiKueue == "" && c != nil {
+	if c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadAdmitted); s.Checks.MultiKueue == "" && c != nil {
 		return c.LastTransitionTime.Time
 	}
 	return otherwise
 }
 
-// podsReadySince is when all pods of a workload were ready that was admitted at a given time.
+// PodsReadySince is when all pods of a workload were ready that was admitted at a given time.
 func PodsReadySince(wl *kueue.Workload, admitted time.Time) (time.Time, bool) {
 	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
 	if c == nil || c.Status != metav1.ConditionTrue || c.LastTransitionTime.Time.Before(admitted) {

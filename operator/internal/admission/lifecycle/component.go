@@ -15,7 +15,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// isOnItsWay reports whether a workload holds quota, and nothing takes it away.
+// IsOnItsWay reports whether a workload holds quota, and nothing takes it away.
 func IsOnItsWay(wl *kueue.Workload) bool {
 	return kueuestate.AcceptsCheckUpdate(wl) && !kueuestate.IsRejected(wl)
 }
@@ -27,11 +27,11 @@ func ClusterOf(wl *kueue.Workload) string {
 	return *wl.Status.ClusterName
 }
 
-// assignedFlavors are the flavors that Kueue assigned to the workload and to the other
+// AssignedFlavors are the flavors that Kueue assigned to the workload and to the other
 // components of its job.
-func (o *Situation) AssignedFlavors() []string {
+func (s *Situation) AssignedFlavors() []string {
 	var names []string
-	for _, wl := range append([]*kueue.Workload{o.Workload}, o.Job.Unplaced...) {
+	for _, wl := range append([]*kueue.Workload{s.Workload}, s.Job.Unplaced...) {
 		if wl.Status.Admission == nil {
 			continue
 		}
@@ -45,31 +45,31 @@ func (o *Situation) AssignedFlavors() []string {
 	return slices.Compact(names)
 }
 
-// decidesForJob reports whether the workload's cluster becomes the cluster of its whole job.
-func (o *Situation) DecidesForJob() bool {
-	return o.Job.Cluster == "" && !kueuestate.FollowsPrimary(o.Workload) && len(o.Job.Unplaced) > 0
+// DecidesForJob reports whether the workload's cluster becomes the cluster of its whole job.
+func (s *Situation) DecidesForJob() bool {
+	return s.Job.Cluster == "" && !kueuestate.FollowsPrimary(s.Workload) && len(s.Job.Unplaced) > 0
 }
 
-// jobFacts are what has to fit on the workload's cluster: the workload or, for the primary
+// JobFacts are what has to fit on the workload's cluster: the workload or, for the primary
 // component of a job, all components.
-func (o *Situation) JobFacts() shape.Facts {
-	if !o.DecidesForJob() {
-		return o.Request.Facts
+func (s *Situation) JobFacts() shape.Facts {
+	if !s.DecidesForJob() {
+		return s.Request.Facts
 	}
 	var others []shape.Facts
-	for _, other := range o.Job.Unplaced {
-		others = append(others, o.componentFacts(other))
+	for _, other := range s.Job.Unplaced {
+		others = append(others, s.componentFacts(other))
 	}
-	return o.Request.Facts.With(others...)
+	return s.Request.Facts.With(others...)
 }
 
-// jobRunsFor is the longest time for which what jobFacts has runs; zero = unknown.
-func (o *Situation) jobRunsFor() time.Duration {
-	longest := o.runsFor()
-	if !o.DecidesForJob() {
+// jobRunsFor is the longest time for which what JobFacts has runs; zero = unknown.
+func (s *Situation) jobRunsFor() time.Duration {
+	longest := s.runsFor()
+	if !s.DecidesForJob() {
 		return longest
 	}
-	for _, other := range o.Job.Unplaced {
+	for _, other := range s.Job.Unplaced {
 		limit := runTimeLimit(other)
 		if limit == 0 || longest == 0 {
 			return 0
@@ -81,151 +81,167 @@ func (o *Situation) jobRunsFor() time.Duration {
 
 // componentFacts are the facts of another component. A component without quota has no flavors
 // yet and gets those of the workload: pod sets of the same name have the same template.
-func (o *Situation) componentFacts(other *kueue.Workload) shape.Facts {
+func (s *Situation) componentFacts(other *kueue.Workload) shape.Facts {
 	if other.Status.Admission == nil {
 		other = other.DeepCopy()
-		other.Status.Admission = o.Workload.Status.Admission
+		other.Status.Admission = s.Workload.Status.Admission
 	}
-	return o.FactsUnder(other, &o.Gate.Spec)
+	return s.FactsUnder(other, &s.Gate.Spec)
 }
 
-// componentEntries reserve the devices of the other components, whose cluster the workload
+// ComponentEntries reserve the devices of the other components, whose cluster the workload
 // decides. Each component has its own entry, which its own decision replaces, and which ends with the
 // workload's reservation. A component without quota has none: only quota limits how many devices a
 // tenant keeps from others.
-func (o *Situation) ComponentEntries(cluster string, debitedAt time.Time) []ledger.Entry {
-	if !o.DecidesForJob() {
+func (s *Situation) ComponentEntries(cluster string, debitedAt time.Time) []ledger.Entry {
+	if !s.DecidesForJob() {
 		return nil
 	}
 	var entries []ledger.Entry
-	for _, other := range o.Job.Unplaced {
+	for _, other := range s.Job.Unplaced {
 		if !kueuestate.HoldsQuota(other) {
 			continue
 		}
-		facts := o.componentFacts(other)
+		facts := s.componentFacts(other)
 		entries = append(entries, ledger.Entry{UID: facts.UID, Workload: facts.Key(), Cluster: cluster, ClusterQueue: facts.ClusterQueue,
-			DecidedBy: o.Request.Facts.UID, PodSets: facts.PodSets, DebitedAt: debitedAt})
+			DecidedBy: s.Request.Facts.UID, PodSets: facts.PodSets, DebitedAt: debitedAt})
 	}
 	return entries
 }
 
 // lacksJobQuota reports whether the workload decides for components that have no quota.
-func (o *Situation) lacksJobQuota() bool {
+func (s *Situation) lacksJobQuota() bool {
 	lacksQuota := func(other *kueue.Workload) bool { return !kueuestate.HoldsQuota(other) }
-	return o.DecidesForJob() && slices.ContainsFunc(o.Job.Unplaced, lacksQuota)
+	return s.DecidesForJob() && slices.ContainsFunc(s.Job.Unplaced, lacksQuota)
 }
 
 // awaitsJobQuota reports whether Kueue may be about to reserve quota for the components that the workload
 // decides for. Their devices can be reserved then, so that the job starts as a whole. If Kueue's clock is
 // ahead, the time counts from when the operator saw the quota.
-func (o *Situation) awaitsJobQuota() bool {
-	since := o.QuotaReservedAt()
-	if seen := o.History.QuotaSeenAt; !seen.IsZero() && seen.Before(since) {
+func (s *Situation) awaitsJobQuota() bool {
+	since := s.QuotaReservedAt()
+	if seen := s.History.QuotaSeenAt; !seen.IsZero() && seen.Before(since) {
 		since = seen
 	}
-	return o.lacksJobQuota() && o.Now.Sub(since) < timing.JobQuotaGrace
+	return s.lacksJobQuota() && s.Now.Sub(since) < timing.JobQuotaGrace
 }
 
 // hasPlaceInJob reports whether devices are reserved for a component on the cluster of its job: the
 // decision that placed the job counted it. The reservation stays while the component waits, and is
 // restored after a restart. A replica that an autoscaler adds later has no place in the job. Annotations
 // and owners alone give none: users may write them.
-func (o *Situation) hasPlaceInJob() bool {
-	return o.Job.Cluster != "" && o.Room.View.Reserves(o.Request.Facts.UID, o.Job.Cluster)
+func (s *Situation) hasPlaceInJob() bool {
+	return s.Job.Cluster != "" && s.Room.View.Reserves(s.Request.Facts.UID, s.Job.Cluster)
 }
 
 // undecidedCandidates returns the cluster of the workload's job if the Placement decides others, but no
 // longer this one. Kueue sends a component nowhere else. The candidate states why the component waits,
 // and can't be chosen: a cluster leaves the decisions because it should not start anything more.
-func (o *Situation) undecidedCandidates() []gate.Candidate {
-	cluster := o.Job.Cluster
-	isDecided := slices.ContainsFunc(o.Gate.Clusters, func(c registry.Cluster) bool { return c.Name == cluster })
-	if cluster == "" || isDecided || len(o.Gate.Clusters) == 0 {
+func (s *Situation) undecidedCandidates() []gate.Candidate {
+	cluster := s.Job.Cluster
+	isDecided := slices.ContainsFunc(s.Gate.Clusters, func(c registry.Cluster) bool { return c.Name == cluster })
+	if cluster == "" || isDecided || len(s.Gate.Clusters) == 0 {
 		return nil
 	}
-	placement := o.Gate.Spec.PlacementRef
+	placement := s.Gate.Spec.PlacementRef
 	return []gate.Candidate{{Name: cluster, Unusable: "runs the job's other components, but is not decided by Placement " + placement.Namespace + "/" + placement.Name}}
 }
 
 // awaitsPrimary reports whether Kueue will place the workload with the primary component of
 // its job, and that component has no cluster yet.
-func (o *Situation) awaitsPrimary() bool {
-	return o.Checks.MultiKueue != "" && kueuestate.FollowsPrimary(o.Workload) && o.Job.Cluster == "" && len(o.pendingChecks()) > 0
+func (s *Situation) awaitsPrimary() bool {
+	return s.Checks.MultiKueue != "" && kueuestate.FollowsPrimary(s.Workload) && s.Job.Cluster == "" && len(s.pendingChecks()) > 0
 }
 
 // stepAwaitPrimary blocks a component until the primary one has a cluster. Without that
 // cluster the gate does not know where the workload needs room. If the primary component has lost its
 // quota, the others would hold theirs for nothing: they follow it.
-func (o *Situation) stepAwaitPrimary() Step {
-	d := o.decisionWithoutPrimary()
+func (s *Situation) stepAwaitPrimary() Step {
+	d := s.decisionWithoutPrimary()
 	switch {
 	case d.State == gate.Retry:
-		return Step{Decision: &d, Writes: []Write{o.WriteYield(d, o.Record.Record)}}
-	case d.State == gate.Pending && o.Check().Message == d.Message:
-		return Step{Wait: o.waitWithoutResults(), RequeueAfter: o.followPrimaryAfter()}
+		return Step{Decision: &d, Writes: []Write{s.WriteYield(d, s.Record.Record)}}
+	case d.State == gate.Pending && s.Check().Message == d.Message:
+		return Step{Wait: s.waitWithoutResults(), RequeueAfter: s.followPrimaryAfter()}
 	}
-	s := Step{Decision: &d}
+	next := Step{Decision: &d}
 	if d.State == gate.Rejected {
-		s.Writes = o.writeClock(o.Record.GivenUp())
+		next.Writes = s.writeClock(s.Record.GivenUp())
 	}
-	s.Writes = append(s.Writes, Write{
-		Check: &CheckWrite{Names: o.Checks.Own, Decision: d, RememberReason: true},
+	next.Writes = append(next.Writes, Write{
+		Check: &CheckWrite{Names: s.Checks.Own, Decision: d, RememberReason: true},
 		Event: &Notice{Warning: d.State == gate.Rejected, Reason: d.Reason, Message: d.Message},
 	})
 	if d.State == gate.Pending {
-		s.Wait, s.RequeueAfter = o.waitWithoutResults(), o.followPrimaryAfter()
+		next.Wait, next.RequeueAfter = s.waitWithoutResults(), s.followPrimaryAfter()
 	}
-	return s
+	return next
 }
 
 // decisionWithoutPrimary is the decision about a component whose primary component has no cluster.
-func (o *Situation) decisionWithoutPrimary() gate.Decision {
+func (s *Situation) decisionWithoutPrimary() gate.Decision {
 	message := "waits until Kueue has placed component 0 of the job"
-	if o.Job.Primary != nil {
-		message += ", Workload " + o.Job.Primary.Name
+	if s.Job.Primary != nil {
+		message += ", Workload " + s.Job.Primary.Name
 	}
-	return o.followPrimary(gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: message})
+	return s.followPrimary(gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: message})
 }
 
-// followPrimary applies the gate's whenUnplaceable to a component whose primary component has no
+// followPrimary applies the gate's WhenUnplaceable to a component whose primary component has no
 // quota.
-func (o *Situation) followPrimary(d gate.Decision) gate.Decision {
+func (s *Situation) followPrimary(d gate.Decision) gate.Decision {
 	switch {
-	case !o.primaryLacksQuota():
-	case kueuestate.IsRejected(o.Job.Primary) && o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds != nil:
+	case !s.primaryLacksQuota():
+	case kueuestate.IsRejected(s.Job.Primary) && s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds != nil:
 		d.State, d.Reason = gate.Rejected, gate.ReasonGaveUp
-		d.Message = "gave up: an admission check rejected component 0 of the job, Workload " + o.Job.Primary.Name
-	case o.Room.OthersPending && o.MayYield():
+		d.Message = "gave up: an admission check rejected component 0 of the job, Workload " + s.Job.Primary.Name
+	case s.Room.OthersPending && s.MayYield():
 		d.State, d.Reason = gate.Retry, gate.ReasonYield
-		d.Message = "returns its quota for other workloads: component 0 of the job, Workload " + o.Job.Primary.Name + ", has none"
+		d.Message = "returns its quota for other workloads: component 0 of the job, Workload " + s.Job.Primary.Name + ", has none"
 	}
 	return d
 }
 
 // followPrimaryAfter is the time until followPrimary may apply; zero = at the next change.
-func (o *Situation) followPrimaryAfter() time.Duration {
-	if !o.primaryLacksQuota() {
+func (s *Situation) followPrimaryAfter() time.Duration {
+	if !s.primaryLacksQuota() {
 		return 0
 	}
-	return o.unplaceableAfter()
+	return s.unplaceableAfter()
 }
 
 // primaryLacksQuota reports whether the job's primary component has no quota, or is about to lose it.
 // While the gate is at fault, nothing is concluded from that.
-func (o *Situation) primaryLacksQuota() bool {
-	return o.Job.Primary != nil && !IsOnItsWay(o.Job.Primary) && o.Gate.Known && o.Gate.Problem == ""
+func (s *Situation) primaryLacksQuota() bool {
+	return s.Job.Primary != nil && !IsOnItsWay(s.Job.Primary) && s.Gate.Known && s.Gate.Problem == ""
 }
 
 // mayYieldWithPrimary reports whether a component gives up its quota for another workload: while the
 // gate has deactivated the primary component, or if that has had no quota for yieldAfterSeconds.
-func (o *Situation) mayYieldWithPrimary() bool {
-	if !o.primaryLacksQuota() {
+func (s *Situation) mayYieldWithPrimary() bool {
+	if !s.primaryLacksQuota() {
 		return false
 	}
-	record, err := dispatch.Decode(o.Job.Primary.Annotations)
-	if err == nil && !kueuestate.IsActive(o.Job.Primary) && !record.SleepsUntil.IsZero() {
+	record, err := dispatch.Decode(s.Job.Primary.Annotations)
+	if err == nil && !kueuestate.IsActive(s.Job.Primary) && !record.SleepsUntil.IsZero() {
 		return true
 	}
 	waiting := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary}
-	return gate.Unplaceable(waiting, o.Gate.Spec.WhenUnplaceable, o.Record.Record, o.waitingSince(o.Checks.Own...), o.Now).State == gate.Retry
+	return gate.Unplaceable(waiting, s.Gate.Spec.WhenUnplaceable, s.Record.Record, s.waitingSince(s.Checks.Own...), s.Now).State == gate.Retry
+}
+
+func limitOfComponent(s *Situation) string {
+	switch {
+	case s.Job.Cluster == "":
+		return ""
+	case s.hasPlaceInJob():
+		return s.Job.Cluster + ", with a place" // it passes holds there
+	}
+	return s.Job.Cluster
+}
+
+func excludeByComponent(s *Situation, c *gate.Candidate) {
+	if c.Unusable == "" && s.Job.Cluster != "" && c.Name != s.Job.Cluster {
+		c.Unusable = "does not run the job's other components, which are on " + s.Job.Cluster
+	}
 }

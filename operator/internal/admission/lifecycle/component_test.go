@@ -44,20 +44,20 @@ func TestComponentFollowsItsPrimaryOutOfTheQuota(t *testing.T) {
 		{"deactivated by a user for long", fixture.Deactivated, both, time.Hour, true, gate.Retry, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *Situation) {
-				secondComponent(o)
-				tc.primary(o.Job.Primary)
-				o.Gate.Spec.WhenUnplaceable, o.Now, o.Room.OthersPending = tc.rule, fixture.Noon.Add(tc.waited), tc.others
+			s := situationWith(func(s *Situation) {
+				secondComponent(s)
+				tc.primary(s.Job.Primary)
+				s.Gate.Spec.WhenUnplaceable, s.Now, s.Room.OthersPending = tc.rule, fixture.Noon.Add(tc.waited), tc.others
 			})
-			s := Next(o)
-			if PhaseOf(o) != PhaseAwaitingPrimary || s.Decision.State != tc.want || tc.message != "" && s.Decision.Message != tc.message {
-				t.Fatalf("%s: %s %q, want %s %q", PhaseOf(o), s.Decision.State, s.Decision.Message, tc.want, tc.message)
+			next := Next(s)
+			if PhaseOf(s) != PhaseAwaitingPrimary || next.Decision.State != tc.want || tc.message != "" && next.Decision.Message != tc.message {
+				t.Fatalf("%s: %s %q, want %s %q", PhaseOf(s), next.Decision.State, next.Decision.Message, tc.want, tc.message)
 			}
-			isDeactivated := len(s.Writes) == 1 && s.Writes[0].Record != nil && s.Writes[0].Record.Active != nil && !*s.Writes[0].Record.Active
-			if isDeactivated != (tc.want == gate.Retry) || (s.Wait != nil) != (tc.want == gate.Pending) {
-				t.Errorf("deactivated: %t, waits: %t", isDeactivated, s.Wait != nil)
+			isDeactivated := len(next.Writes) == 1 && next.Writes[0].Record != nil && next.Writes[0].Record.Active != nil && !*next.Writes[0].Record.Active
+			if isDeactivated != (tc.want == gate.Retry) || (next.Wait != nil) != (tc.want == gate.Pending) {
+				t.Errorf("deactivated: %t, waits: %t", isDeactivated, next.Wait != nil)
 			}
-			if to := s.LeadsTo(PhaseOf(o)); !isDocumented(PhaseOf(o), to) {
+			if to := next.LeadsTo(PhaseOf(s)); !isDocumented(PhaseOf(s), to) {
 				t.Errorf("leads to %s, which is not documented", to)
 			}
 		})
@@ -67,12 +67,12 @@ func TestComponentFollowsItsPrimaryOutOfTheQuota(t *testing.T) {
 // While the gate is at fault, a component concludes nothing from the state of its primary.
 func TestComponentWaitsWhileTheGateIsAtFault(t *testing.T) {
 	hour := int32(3600)
-	o := observationWith(func(o *Situation) {
-		secondComponent(o)
-		fixture.DeactivatedByCheck(o.Job.Primary)
-		o.Gate.Spec.WhenUnplaceable, o.Gate.Problem = v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &hour}, "no Placement"
+	s := situationWith(func(s *Situation) {
+		secondComponent(s)
+		fixture.DeactivatedByCheck(s.Job.Primary)
+		s.Gate.Spec.WhenUnplaceable, s.Gate.Problem = v1alpha1.WhenUnplaceable{GiveUpAfterSeconds: &hour}, "no Placement"
 	})
-	if d := Next(o).Decision; d.State != gate.Pending {
+	if d := Next(s).Decision; d.State != gate.Pending {
 		t.Errorf("%s %q", d.State, d.Message)
 	}
 }
@@ -83,26 +83,26 @@ func TestComponentOfAPlacedJobKeepsItsQuota(t *testing.T) {
 	hour := int32(3600)
 	for index, name := range []string{"primary component", "second component"} {
 		t.Run(name, func(t *testing.T) {
-			o := observationWith(func(o *Situation) {
-				jobOnCluster1(o)
-				fixture.WithRecord(o.Workload, dispatch.Record{UnplacedSeconds: 7200})
-				o.Workload.Annotations[kueuestate.ComponentAnnotation] = fmt.Sprint(index)
-				noRoom(o)
-				o.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, GiveUpAfterSeconds: &hour}
-				o.Now, o.Room.OthersPending = fixture.Noon.Add(2*time.Hour), true
-				o.Room.Candidates[0].SampledAt = o.Now
+			s := situationWith(func(s *Situation) {
+				jobOnCluster1(s)
+				fixture.WithRecord(s.Workload, dispatch.Record{UnplacedSeconds: 7200})
+				s.Workload.Annotations[kueuestate.ComponentAnnotation] = fmt.Sprint(index)
+				noRoom(s)
+				s.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, GiveUpAfterSeconds: &hour}
+				s.Now, s.Room.OthersPending = fixture.Noon.Add(2*time.Hour), true
+				s.Room.Candidates[0].SampledAt = s.Now
 			})
-			s := Next(o)
-			if PhaseOf(o) != PhaseWaiting || s.Decision.State != gate.Pending || s.Decision.Reason != gate.ReasonNoRoom {
-				t.Fatalf("%s: %s %s %q", PhaseOf(o), s.Decision.State, s.Decision.Reason, s.Decision.Message)
+			next := Next(s)
+			if PhaseOf(s) != PhaseWaiting || next.Decision.State != gate.Pending || next.Decision.Reason != gate.ReasonNoRoom {
+				t.Fatalf("%s: %s %s %q", PhaseOf(s), next.Decision.State, next.Decision.Reason, next.Decision.Message)
 			}
-			for _, w := range s.Writes {
+			for _, w := range next.Writes {
 				if w.Record != nil {
 					t.Errorf("writes the record %+v", w.Record)
 				}
 			}
-			if o.MayYield() || s.RequeueAfter != 0 {
-				t.Errorf("may yield: %t, looks again after %s", o.MayYield(), s.RequeueAfter)
+			if s.MayYield() || next.RequeueAfter != 0 {
+				t.Errorf("may yield: %t, looks again after %s", s.MayYield(), next.RequeueAfter)
 			}
 		})
 	}
@@ -111,17 +111,17 @@ func TestComponentOfAPlacedJobKeepsItsQuota(t *testing.T) {
 // A component that is rejected with its primary component gets the whole time again, too.
 func TestRejectedComponentHasTheWholeTimeAgain(t *testing.T) {
 	hour := int32(3600)
-	o := observationWith(func(o *Situation) {
-		secondComponent(o)
-		o.Workload.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{UnplacedSeconds: 3600, Attempt: 1}.Encode()
-		fixture.DeactivatedByCheck(o.Job.Primary)
-		o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &hour
+	s := situationWith(func(s *Situation) {
+		secondComponent(s)
+		s.Workload.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{UnplacedSeconds: 3600, Attempt: 1}.Encode()
+		fixture.DeactivatedByCheck(s.Job.Primary)
+		s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &hour
 	})
-	s := Next(o)
-	if len(s.Writes) != 2 || s.Writes[0].Record == nil || s.Writes[1].Check == nil || s.Writes[1].Check.Decision.State != gate.Rejected {
-		t.Fatalf("writes %+v, want the record and the rejection", s.Writes)
+	next := Next(s)
+	if len(next.Writes) != 2 || next.Writes[0].Record == nil || next.Writes[1].Check == nil || next.Writes[1].Check.Decision.State != gate.Rejected {
+		t.Fatalf("writes %+v, want the record and the rejection", next.Writes)
 	}
-	if record := s.Writes[0].Record.Record; record.UnplacedSeconds != 0 || record.Attempt != 1 {
+	if record := next.Writes[0].Record.Record; record.UnplacedSeconds != 0 || record.Attempt != 1 {
 		t.Errorf("the record is %+v", record)
 	}
 }

@@ -13,58 +13,58 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// history is what the controller remembers of one workload between reconciliations. It is a
+// History is what the controller remembers of one workload between reconciliations. It is a
 // value: account and apply replace it as a whole. A restart loses it; rebuild restores what
 // the hub shows.
 type History struct {
-	// reservedAt is the transition time of QuotaReserved; zero = no quota was seen.
+	// ReservedAt is the transition time of QuotaReserved; zero = no quota was seen.
 	ReservedAt time.Time
 	// evictions is the number of the workload's evictions before this quota.
 	evictions int
-	// quotaSeenAt is when the operator saw the quota, or a second after reservedAt if that is
+	// QuotaSeenAt is when the operator saw the quota, or a second after reservedAt if that is
 	// earlier.
 	QuotaSeenAt time.Time
-	// nominatedAt is when the operator nominated the clusters of this quota; zero = it did not, or
+	// NominatedAt is when the operator nominated the clusters of this quota; zero = it did not, or
 	// added clusters later. Unlike the record, no user may write it.
 	NominatedAt time.Time
-	// admittedPods are the pods that each cluster admits under this quota, of a workload of which
+	// AdmittedPods are the pods that each cluster admits under this quota, of a workload of which
 	// Kueue may admit fewer pods. A cluster is missing if its number is not known.
 	admittedPods map[string]int64
-	// nominatedSeen are the clusters that were seen nominated under this quota.
+	// NominatedSeen are the clusters that were seen nominated under this quota.
 	NominatedSeen []string
-	// running is where the workload was admitted; nil = nowhere.
+	// Running is where the workload was admitted; nil = nowhere.
 	Running *ledger.Entry
-	// copies that the last attempt may have left behind.
+	// Copies that the last attempt may have left behind.
 	Copies possibleCopies
-	// lastReason of a decision that was written.
+	// LastReason of a decision that was written.
 	LastReason string
-	// lastWrite is the resourceVersion of the controller's last write. mayBeStored: the write failed, and the
+	// LastWrite is the resourceVersion of the controller's last write. mayBeStored: the write failed, and the
 	// API server may have stored it all the same.
 	LastWrite struct {
 		Version     string
 		At          time.Time
 		MayBeStored bool
 	}
-	// lastMessage is the kind of the check's last message.
+	// LastMessage is the kind of the check's last message.
 	LastMessage struct {
 		Kind string
 		At   time.Time
 	}
-	// podsLate is the present admission if its pods were not ready in time; nil = they were.
+	// PodsLate is the present admission if its pods were not ready in time; nil = they were.
 	PodsLate *LateAdmission
-	// lateAttempt is the last attempt that no cluster admitted in time.
+	// LateAttempt is the last attempt that no cluster admitted in time.
 	LateAttempt int
 }
 
 // possibleCopies are the clusters that may hold a copy since the quota was lost.
 type possibleCopies struct {
 	Clusters []string
-	// recorded: Kueue had recorded the cluster, and removes the copy itself.
+	// Recorded: Kueue had recorded the cluster, and removes the copy itself.
 	Recorded bool
 	lostAt   time.Time
 }
 
-// isBehindOwnWrite reports whether an object is older than the controller's last write. A
+// IsBehindOwnWrite reports whether an object is older than the controller's last write. A
 // decision on it would take back what the ledger holds for the workload. After MaxCacheLag
 // another client has overwritten the write.
 func (h History) IsBehindOwnWrite(seen metav1.Object, now time.Time) bool {
@@ -78,14 +78,14 @@ func (h History) mayWriteMessage(kind string, interval time.Duration, now time.T
 	return h.LastMessage.Kind != kind || now.Sub(h.LastMessage.At) >= interval
 }
 
-// withQuota begins a new reservation of quota.
+// WithQuota begins a new reservation of quota.
 func (h History) WithQuota(wl *kueue.Workload, reservedAt, now time.Time) History {
 	h.ReservedAt, h.QuotaSeenAt, h.evictions = reservedAt, LatestPossible(reservedAt, now), kueuestate.CountEvictions(wl)
 	h.NominatedAt, h.admittedPods = time.Time{}, nil
 	return h
 }
 
-// nominated records a nomination by the operator. isFirst: no cluster was nominated before.
+// Nominated records a nomination by the operator. isFirst: no cluster was nominated before.
 func (h History) Nominated(isFirst bool, now time.Time) History {
 	h.NominatedAt = time.Time{}
 	if isFirst {
@@ -94,7 +94,7 @@ func (h History) Nominated(isFirst bool, now time.Time) History {
 	return h
 }
 
-// withNominations adds clusters that are nominated now.
+// WithNominations adds clusters that are nominated now.
 func (h History) WithNominations(nominated []string) History {
 	h.NominatedSeen = slices.Clone(h.NominatedSeen)
 	for _, c := range nominated {
@@ -105,7 +105,19 @@ func (h History) WithNominations(nominated []string) History {
 	return h
 }
 
-// withoutQuota ends an attempt. endedByWorker: no copy is left, or none that the next attempt
+// WithRunning records the admission by a cluster.
+func (h History) WithRunning(e ledger.Entry) History {
+	h.Running = &e
+	return h
+}
+
+// WithPodsLate records that the pods of the present admission are late; nil = they are not.
+func (h History) WithPodsLate(late *LateAdmission) History {
+	h.PodsLate = late
+	return h
+}
+
+// WithoutQuota ends an attempt. endedByWorker: no copy is left, or none that the next attempt
 // waits for.
 func (h History) WithoutQuota(endedByWorker bool, now time.Time) History {
 	switch {
@@ -120,7 +132,7 @@ func (h History) WithoutQuota(endedByWorker bool, now time.Time) History {
 	return h
 }
 
-// latestPossible is the latest time of an event with the API's resolution of one second that
+// LatestPossible is the latest time of an event with the API's resolution of one second that
 // was seen at a given time.
 func LatestPossible(recorded, seen time.Time) time.Time {
 	if last := recorded.Add(time.Second); last.Before(seen) {

@@ -17,17 +17,17 @@ import (
 //
 // For a slice that replaces another one, Kueue removes no copy: they are the clusters of both slices,
 // however long ago.
-func (o *Situation) possibleCopies() []string {
-	if o.Checks.MultiKueue == "" {
+func (s *Situation) possibleCopies() []string {
+	if s.Checks.MultiKueue == "" {
 		return nil
 	}
-	if len(o.Job.SliceOn) > 0 {
-		return slices.Clone(o.Job.SliceOn)
+	if len(s.Job.SliceOn) > 0 {
+		return slices.Clone(s.Job.SliceOn)
 	}
-	copies, reserved := o.History.Copies, o.QuotaReservedAt()
+	copies, reserved := s.History.Copies, s.QuotaReservedAt()
 	return slices.DeleteFunc(slices.Clone(copies.Clusters), func(c string) bool {
 		hadTime := copies.Recorded || reserved.Sub(copies.lostAt) > timing.CopyCleanup
-		return o.MultiKueue.isConnected(c) && reserved.Sub(o.MultiKueue.ConnectedSince[c]) > timing.CopyCleanup && hadTime
+		return s.MultiKueue.isConnected(c) && reserved.Sub(s.MultiKueue.ConnectedSince[c]) > timing.CopyCleanup && hadTime
 	})
 }
 
@@ -38,14 +38,14 @@ func (o *Situation) possibleCopies() []string {
 //  3. cluster1 comes back. Kueue prefers the copy that was admitted first and removes the other.
 //
 // The wait ends with the time after which a nomination is widened, a minute at most.
-func (o *Situation) waitForCopies(d gate.Decision) (gate.Decision, time.Duration) {
-	copies := o.History.Copies
-	away := slices.DeleteFunc(o.possibleCopies(), func(c string) bool { return o.MultiKueue.Disconnected[c] == "" })
-	until, why := copies.lostAt.Add(min(o.widenAfter(), timing.MaxCopyWait)), "which Kueue can't reach"
+func (s *Situation) waitForCopies(d gate.Decision) (gate.Decision, time.Duration) {
+	copies := s.History.Copies
+	away := slices.DeleteFunc(s.possibleCopies(), func(c string) bool { return s.MultiKueue.Disconnected[c] == "" })
+	until, why := copies.lostAt.Add(min(s.widenAfter(), timing.MaxCopyWait)), "which Kueue can't reach"
 	if len(away) == 0 && copies.Recorded && !slices.Contains(copies.Clusters, d.Order[0]) {
 		away, until, why = copies.Clusters, copies.lostAt.Add(timing.OutageDetection), "from which Kueue may not have removed it yet"
 	}
-	wait := until.Sub(o.Now)
+	wait := until.Sub(s.Now)
 	if len(away) == 0 || wait <= 0 {
 		return d, 0
 	}

@@ -14,17 +14,17 @@ import (
 // on the worker admits as many as it has quota for, and MultiKueue does not write the number on the hub.
 // The gate derives it from the quota with which it decided.
 
-// admittedPods returns for each cluster of a decision with how many pods Kueue there admits the
+// AdmittedPods returns for each cluster of a decision with how many pods Kueue there admits the
 // workload. A cluster is missing if its quota is not known. The result is nil for a workload that
 // starts all pods.
-func (o *Situation) admittedPods(d gate.Decision) map[string]int64 {
-	i := slices.IndexFunc(o.Request.Facts.PodSets, permitsPart)
+func (s *Situation) admittedPods(d gate.Decision) map[string]int64 {
+	i := slices.IndexFunc(s.Request.Facts.PodSets, permitsPart)
 	if i < 0 {
 		return nil
 	}
 	pods := map[string]int64{}
 	for _, v := range d.Verdicts {
-		if n, ok := v.AdmittedPods(o.Request.Facts.PodSets[i]); ok {
+		if n, ok := v.AdmittedPods(s.Request.Facts.PodSets[i]); ok {
 			pods[v.Cluster] = n
 		}
 	}
@@ -46,24 +46,24 @@ func withPods(sets []shape.PodSet, n int64) []shape.PodSet {
 
 // entryOf a decision reserves the pods that the cluster admits, or all of them if their number is not
 // known.
-func (o *Situation) entryOf(d gate.Decision, cluster string) ledger.Entry {
-	e := o.Entry(cluster, o.Now)
-	if n, ok := o.admittedPods(d)[cluster]; ok {
+func (s *Situation) entryOf(d gate.Decision, cluster string) ledger.Entry {
+	e := s.Entry(cluster, s.Now)
+	if n, ok := s.admittedPods(d)[cluster]; ok {
 		e.PodSets = withPods(e.PodSets, n)
 	}
 	return e
 }
 
-// admittedEntry is the entry of the ledger for a workload that a cluster has admitted. If the number of
+// AdmittedEntry is the entry of the ledger for a workload that a cluster has admitted. If the number of
 // its pods is not known, it has the minimum: samples show the pods soon, and the workload certainly
 // returns no more devices than these.
-func (o *Situation) AdmittedEntry(cluster string, at time.Time) ledger.Entry {
-	e := o.Entry(cluster, at)
-	e.PodSets = withPods(e.PodSets, o.History.admittedPods[cluster])
+func (s *Situation) AdmittedEntry(cluster string, at time.Time) ledger.Entry {
+	e := s.Entry(cluster, at)
+	e.PodSets = withPods(e.PodSets, s.History.admittedPods[cluster])
 	return e
 }
 
-// withAdmittedPods adds what a decision showed for each cluster, which replaces that of earlier ones.
+// WithAdmittedPods adds what a decision showed for each cluster, which replaces that of earlier ones.
 func (h History) WithAdmittedPods(pods map[string]int64) History {
 	if len(pods) > 0 {
 		h.admittedPods = maps.Clone(h.admittedPods)

@@ -27,120 +27,120 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// observationWith is a Pending workload with MultiKueue and a known gate, with room on
+// situationWith is a Pending workload with MultiKueue and a known gate, with room on
 // cluster1 only.
-func observationWith(change func(*Situation)) *Situation {
+func situationWith(change func(*Situation)) *Situation {
 	b := ledger.New(time.Second, time.Hour)
-	o := &Situation{Key: types.NamespacedName{Namespace: "team-a", Name: "job"}, Workload: fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), Now: fixture.Noon,
+	s := &Situation{Key: types.NamespacedName{Namespace: "team-a", Name: "job"}, Workload: fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), Now: fixture.Noon,
 		Checks: Checks{Own: []string{"plimsoll"}, MultiKueue: "multikueue"}, Gate: Gate{Gate: registry.Gate{Name: "gpu"}, Known: true, Exists: true},
 		MultiKueue: MultiKueue{Nominates: true, Config: "gpu", Connected: []string{"cluster1", "cluster2"}, ConnectedSince: map[string]time.Time{}},
 		Room: Room{LedgerTTL: b.TTL, View: b.View(), Key: registry.QueryKey{Gate: "gpu", Facts: "two devices"}, Candidates: []gate.Candidate{
 			{Name: "cluster1", SampledAt: fixture.Noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(9), Quota: gate.Known(100)}}},
 			{Name: "cluster2", SampledAt: fixture.Noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0), Quota: gate.Known(100)}}}}}}
-	change(o)
-	if o.Workload != nil {
-		o.Record = DecodeRecord(o.Workload, o.Now)
-		o.Request.Facts = o.FactsUnder(o.Workload, &o.Gate.Spec)
+	change(s)
+	if s.Workload != nil {
+		s.Record = DecodeRecord(s.Workload, s.Now)
+		s.Request.Facts = s.FactsUnder(s.Workload, &s.Gate.Spec)
 	}
-	return o
+	return s
 }
 
-// Changes of an observation.
+// Changes of a situation.
 func setCheck(state kueue.CheckState) func(*Situation) {
-	return func(o *Situation) { o.Workload.Status.AdmissionChecks[0].State = state }
+	return func(s *Situation) { s.Workload.Status.AdmissionChecks[0].State = state }
 }
 
-func secondComponent(o *Situation) {
-	o.Workload.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
-	o.Job.Primary = fixture.Replica(0)
+func secondComponent(s *Situation) {
+	s.Workload.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
+	s.Job.Primary = fixture.Replica(0)
 }
 
-func jobOnCluster1(o *Situation) { o.Job.Cluster = "cluster1" }
+func jobOnCluster1(s *Situation) { s.Job.Cluster = "cluster1" }
 
 func evictedFor(d time.Duration) func(*Situation) {
-	return func(o *Situation) {
-		fixture.SetCondition(o.Workload, kueue.WorkloadEvicted, fixture.Noon)
-		o.Now = fixture.Noon.Add(d)
+	return func(s *Situation) {
+		fixture.SetCondition(s.Workload, kueue.WorkloadEvicted, fixture.Noon)
+		s.Now = fixture.Noon.Add(d)
 	}
 }
 
 func yielded(until time.Duration, active bool) func(*Situation) {
-	return func(o *Situation) {
-		o.Workload.Spec.Active = &active
-		fixture.WithRecord(o.Workload, dispatch.Record{Attempt: 1, Yields: 1, SleepsUntil: fixture.Noon.Add(until)})
+	return func(s *Situation) {
+		s.Workload.Spec.Active = &active
+		fixture.WithRecord(s.Workload, dispatch.Record{Attempt: 1, Yields: 1, SleepsUntil: fixture.Noon.Add(until)})
 	}
 }
 
 // quotaReturned is the end of an eviction some time ago.
 func quotaReturned(ago time.Duration) func(*Situation) {
-	return func(o *Situation) {
-		o.Workload.Status.Admission, o.Now = nil, fixture.Noon.Add(ago)
-		c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+	return func(s *Situation) {
+		s.Workload.Status.Admission, s.Now = nil, fixture.Noon.Add(ago)
+		c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
 		c.Status, c.LastTransitionTime = metav1.ConditionFalse, metav1.NewTime(fixture.Noon)
 	}
 }
 
 func sentTo(at time.Time, clusters ...string) func(*Situation) {
-	return func(o *Situation) {
-		o.Workload.Status.AdmissionChecks[0].State, o.Workload.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
-		fixture.WithRecord(o.Workload, fixture.RecordOf(at, clusters...))
+	return func(s *Situation) {
+		s.Workload.Status.AdmissionChecks[0].State, s.Workload.Status.NominatedClusterNames = kueue.CheckStateReady, clusters
+		fixture.WithRecord(s.Workload, fixture.RecordOf(at, clusters...))
 	}
 }
 
 // repairedOn is a nomination that completes a stuck eviction.
 func repairedOn(clusters ...string) func(*Situation) {
-	return func(o *Situation) {
-		sentTo(fixture.Noon, clusters...)(o)
-		fixture.WithRecord(o.Workload, dispatch.Record{}.BeginRepair(clusters, fixture.Noon, "the remote copy is gone", fixture.Noon))
+	return func(s *Situation) {
+		sentTo(fixture.Noon, clusters...)(s)
+		fixture.WithRecord(s.Workload, dispatch.Record{}.BeginRepair(clusters, fixture.Noon, "the remote copy is gone", fixture.Noon))
 	}
 }
 
 // reservedAgain changes the time at which quota was reserved, as another reservation does.
-func reservedAgain(o *Situation) {
-	apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Minute))
+func reservedAgain(s *Situation) {
+	apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Minute))
 }
 
 // readyAgain makes the gate's check Ready under that reservation, as after an eviction.
-func readyAgain(o *Situation) {
-	o.Check().LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Minute))
+func readyAgain(s *Situation) {
+	s.Check().LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Minute))
 }
 
 func inOrder(changes ...func(*Situation)) func(*Situation) {
-	return func(o *Situation) {
+	return func(s *Situation) {
 		for _, change := range changes {
-			change(o)
+			change(s)
 		}
 	}
 }
 
 var (
-	onCluster1 = func(o *Situation) { name := "cluster1"; o.Workload.Status.ClusterName = &name }
-	runsOnHub  = func(o *Situation) {
-		o.Checks.MultiKueue, o.Workload.Status.AdmissionChecks = "", o.Workload.Status.AdmissionChecks[:1]
-		fixture.SetCondition(o.Workload, kueue.WorkloadAdmitted, fixture.Noon)
+	onCluster1 = func(s *Situation) { name := "cluster1"; s.Workload.Status.ClusterName = &name }
+	runsOnHub  = func(s *Situation) {
+		s.Checks.MultiKueue, s.Workload.Status.AdmissionChecks = "", s.Workload.Status.AdmissionChecks[:1]
+		fixture.SetCondition(s.Workload, kueue.WorkloadAdmitted, fixture.Noon)
 	}
-	noWorkload = func(o *Situation) { o.Workload = nil }
-	staleCache = func(o *Situation) {
-		o.Workload.ResourceVersion = "6"
-		o.History.LastWrite.Version, o.History.LastWrite.At = "7", fixture.Noon
+	noWorkload = func(s *Situation) { s.Workload = nil }
+	staleCache = func(s *Situation) {
+		s.Workload.ResourceVersion = "6"
+		s.History.LastWrite.Version, s.History.LastWrite.At = "7", fixture.Noon
 	}
-	noGate  = func(o *Situation) { o.Gate.Known, o.Gate.Exists = false, false }
-	noCheck = func(o *Situation) {
-		o.Checks.Own, o.Gate.Name, o.Workload.Status.AdmissionChecks = nil, "", o.Workload.Status.AdmissionChecks[1:]
+	noGate  = func(s *Situation) { s.Gate.Known, s.Gate.Exists = false, false }
+	noCheck = func(s *Situation) {
+		s.Checks.Own, s.Gate.Name, s.Workload.Status.AdmissionChecks = nil, "", s.Workload.Status.AdmissionChecks[1:]
 	}
-	secondCheck = func(o *Situation) {
-		fixture.WithSecondCheck(o.Workload, kueue.CheckStatePending)
-		o.Checks.Own = []string{"plimsoll", "second"}
+	secondCheck = func(s *Situation) {
+		fixture.WithSecondCheck(s.Workload, kueue.CheckStatePending)
+		s.Checks.Own = []string{"plimsoll", "second"}
 	}
-	badRecord      = func(o *Situation) { o.Workload.Annotations = map[string]string{v1alpha1.DispatchAnnotation: "{"} }
-	kueueNominates = func(o *Situation) { o.MultiKueue.Nominates = false }
-	budgetPending  = func(o *Situation) {
-		o.Workload.Status.AdmissionChecks = append(o.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStatePending})
+	badRecord      = func(s *Situation) { s.Workload.Annotations = map[string]string{v1alpha1.DispatchAnnotation: "{"} }
+	kueueNominates = func(s *Situation) { s.MultiKueue.Nominates = false }
+	budgetPending  = func(s *Situation) {
+		s.Workload.Status.AdmissionChecks = append(s.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStatePending})
 	}
-	noRoom  = func(o *Situation) { o.Room.Candidates = o.Room.Candidates[1:] }
-	revoked = inOrder(sentTo(fixture.Noon, "cluster1", "cluster2"), func(o *Situation) {
-		o.Workload.Status.NominatedClusterNames = []string{"cluster1"}
-		o.History.NominatedSeen = []string{"cluster1", "cluster2"}
+	noRoom  = func(s *Situation) { s.Room.Candidates = s.Room.Candidates[1:] }
+	revoked = inOrder(sentTo(fixture.Noon, "cluster1", "cluster2"), func(s *Situation) {
+		s.Workload.Status.NominatedClusterNames = []string{"cluster1"}
+		s.History.NominatedSeen = []string{"cluster1", "cluster2"}
 	})
 )
 
@@ -153,7 +153,7 @@ func TestPhaseOf(t *testing.T) {
 	}{
 		{"does not exist", noWorkload, PhaseDeleted},
 		{"older than the last write", staleCache, PhaseCacheStale},
-		{"older than the last write for too long", inOrder(staleCache, func(o *Situation) { o.Now = fixture.Noon.Add(timing.MaxCacheLag) }), PhaseWaiting},
+		{"older than the last write for too long", inOrder(staleCache, func(s *Situation) { s.Now = fixture.Noon.Add(timing.MaxCacheLag) }), PhaseWaiting},
 		{"yielded", yielded(time.Second, false), PhaseYielded},
 		{"yielded, pause over, Kueue has not begun the eviction", yielded(-time.Hour, false), PhaseYielded},
 		{"yielded, pause over, Kueue has not begun the eviction, Kueue nominates", inOrder(yielded(-time.Hour, false), kueueNominates), PhaseYielded},
@@ -164,29 +164,29 @@ func TestPhaseOf(t *testing.T) {
 		{"yielded, pause over, pods ended just now", inOrder(yielded(0, false), quotaReturned(0)), PhaseYielded},
 		{"yielded, pause over, pods ended before", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning},
 		{"yielded, activated by a user", yielded(time.Second, true), PhaseReturning},
-		{"yielded, pause over, without a condition of quota", inOrder(yielded(0, false), func(o *Situation) { o.Workload.Status.Admission, o.Workload.Status.Conditions = nil, nil }), PhaseReturning},
-		{"yielded, finished", inOrder(yielded(0, false), func(o *Situation) { fixture.SetCondition(o.Workload, kueue.WorkloadFinished, fixture.Noon) }), PhaseIdle},
-		{"yielded, being deleted", inOrder(yielded(time.Second, false), func(o *Situation) { o.Workload.DeletionTimestamp = &metav1.Time{Time: fixture.Noon} }), PhaseIdle},
-		{"deactivated by a user", func(o *Situation) { active := false; o.Workload.Spec.Active = &active }, PhaseIdle},
+		{"yielded, pause over, without a condition of quota", inOrder(yielded(0, false), func(s *Situation) { s.Workload.Status.Admission, s.Workload.Status.Conditions = nil, nil }), PhaseReturning},
+		{"yielded, finished", inOrder(yielded(0, false), func(s *Situation) { fixture.SetCondition(s.Workload, kueue.WorkloadFinished, fixture.Noon) }), PhaseIdle},
+		{"yielded, being deleted", inOrder(yielded(time.Second, false), func(s *Situation) { s.Workload.DeletionTimestamp = &metav1.Time{Time: fixture.Noon} }), PhaseIdle},
+		{"deactivated by a user", func(s *Situation) { active := false; s.Workload.Spec.Active = &active }, PhaseIdle},
 		{"evicted just now", evictedFor(time.Second), PhaseEvicting},
 		{"evicted, and its pods may not have ended", evictedFor(fixture.StuckAfter - time.Second), PhaseEvicting},
-		{"evicted for long, but MultiKueue is late", inOrder(evictedFor(fixture.StuckAfter), func(o *Situation) { o.MultiKueue.EvictionLag = time.Minute }), PhaseEvicting},
+		{"evicted for long, but MultiKueue is late", inOrder(evictedFor(fixture.StuckAfter), func(s *Situation) { s.MultiKueue.EvictionLag = time.Minute }), PhaseEvicting},
 		{"evicted for long", evictedFor(fixture.StuckAfter), PhaseEvictionStuck},
 		{"evicted for long without a check of ours", inOrder(noCheck, evictedFor(fixture.StuckAfter)), PhaseEvictionStuck},
 		{"evicted for long, Kueue nominates", inOrder(kueueNominates, evictedFor(fixture.StuckAfter)), PhaseIdle},
 		{"no check of ours", noCheck, PhaseUngated},
-		{"no check of ours yet", inOrder(noCheck, func(o *Situation) { o.Queue.LacksChecks = true }), PhaseIdle},
+		{"no check of ours yet", inOrder(noCheck, func(s *Situation) { s.Queue.LacksChecks = true }), PhaseIdle},
 		{"no check of ours, Kueue nominates", inOrder(noCheck, kueueNominates), PhaseIdle},
-		{"no quota", func(o *Situation) { o.Workload.Status.Admission = nil }, PhaseIdle},
+		{"no quota", func(s *Situation) { s.Workload.Status.Admission = nil }, PhaseIdle},
 		{"no quota, check Ready", inOrder(setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseIdle},
 		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost},
-		{"finished", func(o *Situation) { fixture.SetCondition(o.Workload, kueue.WorkloadFinished, fixture.Noon) }, PhaseIdle},
+		{"finished", func(s *Situation) { fixture.SetCondition(s.Workload, kueue.WorkloadFinished, fixture.Noon) }, PhaseIdle},
 		{"on a cluster", inOrder(setCheck(kueue.CheckStateReady), onCluster1), PhaseIdle},
 		{"on a cluster, bad record", inOrder(setCheck(kueue.CheckStateReady), onCluster1, badRecord), PhaseIdle},
 		{"rejected", setCheck(kueue.CheckStateRejected), PhaseIdle},
 		{"retry", setCheck(kueue.CheckStateRetry), PhaseIdle},
 		{"bad record", badRecord, PhaseRecordUnreadable},
-		{"bad record without quota", inOrder(badRecord, func(o *Situation) { o.Workload.Status.Admission = nil }), PhaseIdle},
+		{"bad record without quota", inOrder(badRecord, func(s *Situation) { s.Workload.Status.Admission = nil }), PhaseIdle},
 		{"two checks of ours", secondCheck, PhaseTooManyChecks},
 		{"two checks of ours, on a cluster", inOrder(secondCheck, onCluster1), PhaseTooManyChecks},
 		{"slice of an elastic job", onCluster1, PhasePlacedByKueue},
@@ -203,12 +203,12 @@ func TestPhaseOf(t *testing.T) {
 		{"Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch},
 		{"Ready, another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady},
 		{"nomination removed", revoked, PhaseRevoked},
-		{"nomination removed of a disconnected cluster", inOrder(revoked, func(o *Situation) { o.MultiKueue.Connected = []string{"cluster1"} }), PhaseNominated},
+		{"nomination removed of a disconnected cluster", inOrder(revoked, func(s *Situation) { s.MultiKueue.Connected = []string{"cluster1"} }), PhaseNominated},
 		{"Ready, every other check too", setCheck(kueue.CheckStateReady), PhaseNominating},
 		{"nominated", sentTo(fixture.Noon, "cluster1"), PhaseNominated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := PhaseOf(observationWith(tc.change)); got != tc.want {
+			if got := PhaseOf(situationWith(tc.change)); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
@@ -234,10 +234,10 @@ var stepOptions = cmp.Options{
 }
 
 // reservationOn is a reservation of the workload's devices, made now.
-func reservationOn(o *Situation, kept []string, clusters ...string) *reservation {
+func reservationOn(s *Situation, kept []string, clusters ...string) *reservation {
 	res := &reservation{Kept: kept}
 	for _, c := range clusters {
-		res.Entries = append(res.Entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, ClusterQueue: "gpu", PodSets: o.Request.Facts.PodSets, DebitedAt: o.Now})
+		res.Entries = append(res.Entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, ClusterQueue: "gpu", PodSets: s.Request.Facts.PodSets, DebitedAt: s.Now})
 	}
 	return res
 }
@@ -256,7 +256,7 @@ func waitsWith(key registry.QueryKey, podSets []shape.PodSet) *waitqueue.Entry {
 	e := &waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "job"}, Key: key,
 		Rank: order.Rank{Since: fixture.Noon, Name: "team-a/job"}, Aging: timing.DefaultAging, PodSets: podSets}
 	if podSets != nil {
-		e.Limits.MultiKueueConfig = "gpu"
+		e.Limits = "workers gpu\n"
 	}
 	return e
 }
@@ -273,18 +273,18 @@ func TestNext(t *testing.T) {
 		Event: &Notice{Reason: gate.ReasonPlaceable, Message: room}}
 	first := fixture.RecordOf(fixture.Noon, "cluster1")
 	first.Reason, first.QuotaReservedAt = room, fixture.Noon
-	yieldingGate := func(o *Situation) {
-		o.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
-		o.Now, o.Room.OthersPending = fixture.Noon.Add(time.Hour), true
-		for i := range o.Room.Candidates {
-			o.Room.Candidates[i].SampledAt = o.Now
+	yieldingGate := func(s *Situation) {
+		s.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
+		s.Now, s.Room.OthersPending = fixture.Noon.Add(time.Hour), true
+		for i := range s.Room.Candidates {
+			s.Room.Candidates[i].SampledAt = s.Now
 		}
 	}
 	later := func(d time.Duration) func(*Situation) {
-		return func(o *Situation) {
-			o.Now = fixture.Noon.Add(d)
-			for i := range o.Room.Candidates {
-				o.Room.Candidates[i].SampledAt = o.Now
+		return func(s *Situation) {
+			s.Now = fixture.Noon.Add(d)
+			for i := range s.Room.Candidates {
+				s.Room.Candidates[i].SampledAt = s.Now
 			}
 		}
 	}
@@ -311,62 +311,62 @@ func TestNext(t *testing.T) {
 			return Step{RequeueAfter: timing.EvictionGrace, Writes: []Write{{Check: &CheckWrite{Names: own,
 				Decision: gate.Decision{State: gate.Ready, Reason: "EvictionRepair", Message: "the remote copy is gone and the eviction can't complete without a nomination"}}}}}
 		}, PhaseEvictionStuck},
-		{"eviction stuck, check Ready", inOrder(setCheck(kueue.CheckStateReady), evictedFor(fixture.StuckAfter)), PhaseEvictionStuck, func(o *Situation) Step {
+		{"eviction stuck, check Ready", inOrder(setCheck(kueue.CheckStateReady), evictedFor(fixture.StuckAfter)), PhaseEvictionStuck, func(s *Situation) Step {
 			const message = "the remote copy is gone and the eviction can't complete without a nomination"
-			record := dispatch.Record{}.BeginRepair([]string{"cluster1"}, o.QuotaReservedAt(), message, o.Now)
-			return Step{RequeueAfter: timing.EvictionGrace, Reservation: reservationOn(o, nil, "cluster1"),
+			record := dispatch.Record{}.BeginRepair([]string{"cluster1"}, s.QuotaReservedAt(), message, s.Now)
+			return Step{RequeueAfter: timing.EvictionGrace, Reservation: reservationOn(s, nil, "cluster1"),
 				Writes: nominationOf(&record, "EvictionRepair", "nominated cluster1: "+message, "cluster1")}
 		}, PhaseEvictionStuck},
-		{"eviction stuck, no cluster connected", inOrder(evictedFor(fixture.StuckAfter), func(o *Situation) { o.MultiKueue.Connected = nil }), PhaseEvictionStuck,
+		{"eviction stuck, no cluster connected", inOrder(evictedFor(fixture.StuckAfter), func(s *Situation) { s.MultiKueue.Connected = nil }), PhaseEvictionStuck,
 			func(*Situation) Step { return Step{RequeueAfter: timing.EvictionGrace} }, PhaseEvictionStuck},
 		{"no check of ours", noCheck, PhaseUngated, func(*Situation) Step {
 			return Step{Writes: nominationOf(nil, "NominatedAll", "nominated cluster1, cluster2: no gate decides this queue, so every connected cluster is nominated", "cluster1", "cluster2")}
 		}, PhaseUngated},
-		{"no quota", func(o *Situation) { o.Workload.Status.Admission = nil }, PhaseIdle, func(*Situation) Step { return Step{} }, PhaseIdle},
+		{"no quota", func(s *Situation) { s.Workload.Status.Admission = nil }, PhaseIdle, func(*Situation) Step { return Step{} }, PhaseIdle},
 		{"no quota, check Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady), quotaReturned(0)), PhaseQuotaLost, func(*Situation) Step {
 			d := gate.Decision{State: gate.Pending, Reason: "QuotaLost", Message: fixture.QuotaLost}
 			return Step{Writes: []Write{{Check: &CheckWrite{Names: own, Decision: d, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
 		}, PhaseIdle},
-		{"bad record", badRecord, PhaseRecordUnreadable, func(o *Situation) Step {
-			return Step{Writes: []Write{{Record: &RecordWrite{}, Event: &Notice{Warning: true, Reason: "BadAnnotation", Message: o.Record.Err.Error() + "; the annotation was reset"}}}}
+		{"bad record", badRecord, PhaseRecordUnreadable, func(s *Situation) Step {
+			return Step{Writes: []Write{{Record: &RecordWrite{}, Event: &Notice{Warning: true, Reason: "BadAnnotation", Message: s.Record.Err.Error() + "; the annotation was reset"}}}}
 		}, PhaseRecordUnreadable},
 		{"component of a job without a cluster", secondComponent, PhaseAwaitingPrimary, func(*Situation) Step {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: "waits until Kueue has placed component 0 of the job, Workload serve-0"}
 			return Step{Decision: &d, Wait: waitsWith(gateKey, nil),
 				Writes: []Write{{Check: &CheckWrite{Names: own, Decision: d, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
 		}, PhaseAwaitingPrimary},
-		{"no cluster admits it", inOrder(sentTo(fixture.Noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(o *Situation) Step {
+		{"no cluster admits it", inOrder(sentTo(fixture.Noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(s *Situation) Step {
 			inactive := false
-			return Step{Requeued: true, Writes: []Write{{Record: &RecordWrite{Record: o.Record.Requeued("NotAdmitted", o.Now), Active: &inactive},
+			return Step{Requeued: true, Writes: []Write{{Record: &RecordWrite{Record: s.Record.Requeued("NotAdmitted", s.Now), Active: &inactive},
 				Event: &Notice{Warning: true, Reason: "Requeued", Message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
 		}, PhaseYielded},
-		{"nominated to complete an eviction, and holds quota again", inOrder(repairedOn("cluster1"), reservedAgain), PhaseNominated, func(o *Situation) Step {
+		{"nominated to complete an eviction, and holds quota again", inOrder(repairedOn("cluster1"), reservedAgain), PhaseNominated, func(s *Situation) Step {
 			inactive := false
-			return Step{Writes: []Write{{Record: &RecordWrite{Record: o.Record.Requeued("EvictionRepaired", o.Now), Active: &inactive},
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: s.Record.Requeued("EvictionRepaired", s.Now), Active: &inactive},
 				Event: &Notice{Warning: true, Reason: "Requeued", Message: "the nomination of cluster1 was for an eviction that is complete; it returns to its queue"}}}}
 		}, PhaseYielded},
-		{"nominated by another dispatcher to the clusters of an earlier attempt", inOrder(sentTo(fixture.Noon, "cluster1"), reservedAgain, readyAgain), PhaseNominated, func(o *Situation) Step {
-			record := o.Record.Adopt([]string{"cluster1"}, fixture.Noon.Add(time.Minute), fixture.Noon)
-			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(o, []string{"cluster1"}, "cluster1"),
+		{"nominated by another dispatcher to the clusters of an earlier attempt", inOrder(sentTo(fixture.Noon, "cluster1"), reservedAgain, readyAgain), PhaseNominated, func(s *Situation) Step {
+			record := s.Record.Adopt([]string{"cluster1"}, fixture.Noon.Add(time.Minute), fixture.Noon)
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(s, []string{"cluster1"}, "cluster1"),
 				Conflict: &conflict{Evidence: "team-a/job was nominated to cluster1 by another dispatcher", At: fixture.Noon}, Writes: []Write{{Record: &RecordWrite{Record: record}}}}
 		}, PhaseNominated},
-		{"nominated for quota that it has lost, and the gate would nominate the same", inOrder(sentTo(fixture.Noon, "cluster1"), reservedAgain), PhaseNominated, func(o *Situation) Step {
-			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(o, []string{"cluster1"}, "cluster1"),
-				Writes: []Write{{Record: &RecordWrite{Record: o.Record.Adopt([]string{"cluster1"}, fixture.Noon.Add(time.Minute), fixture.Noon)}}}}
+		{"nominated for quota that it has lost, and the gate would nominate the same", inOrder(sentTo(fixture.Noon, "cluster1"), reservedAgain), PhaseNominated, func(s *Situation) Step {
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(s, []string{"cluster1"}, "cluster1"),
+				Writes: []Write{{Record: &RecordWrite{Record: s.Record.Adopt([]string{"cluster1"}, fixture.Noon.Add(time.Minute), fixture.Noon)}}}}
 		}, PhaseNominated},
-		{"nominated for quota that it has lost, and there is no room", inOrder(noRoom, sentTo(fixture.Noon, "cluster1"), reservedAgain), PhaseNominated, func(o *Situation) Step {
+		{"nominated for quota that it has lost, and there is no room", inOrder(noRoom, sentTo(fixture.Noon, "cluster1"), reservedAgain), PhaseNominated, func(s *Situation) Step {
 			inactive := false
-			return Step{Writes: []Write{{Record: &RecordWrite{Record: o.Record.Requeued("QuotaLost", o.Now), Active: &inactive},
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: s.Record.Requeued("QuotaLost", s.Now), Active: &inactive},
 				Event: &Notice{Warning: true, Reason: "Requeued", Message: "the nomination of cluster1 was for quota that it has lost; it returns to its queue"}}}}
 		}, PhaseYielded},
-		{"nominated to complete an eviction that lasts", inOrder(sentTo(fixture.Noon, "cluster1"), evictedFor(fixture.StuckAfter), reservedAgain), PhaseEvictionStuck, func(o *Situation) Step {
-			record := o.Record.Adopt([]string{"cluster1"}, fixture.Noon.Add(time.Minute), o.Now)
-			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(o, []string{"cluster1"}, "cluster1"), Writes: []Write{{Record: &RecordWrite{Record: record}}}}
+		{"nominated to complete an eviction that lasts", inOrder(sentTo(fixture.Noon, "cluster1"), evictedFor(fixture.StuckAfter), reservedAgain), PhaseEvictionStuck, func(s *Situation) Step {
+			record := s.Record.Adopt([]string{"cluster1"}, fixture.Noon.Add(time.Minute), s.Now)
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(s, []string{"cluster1"}, "cluster1"), Writes: []Write{{Record: &RecordWrite{Record: record}}}}
 		}, PhaseEvictionStuck},
-		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(o *Situation) Step {
-			message := gate.TooManyChecksMessage(o.Checks.Own)
+		{"two checks of ours", secondCheck, PhaseTooManyChecks, func(s *Situation) Step {
+			message := gate.TooManyChecksMessage(s.Checks.Own)
 			return Step{Wait: waitsWith(gateKey, nil), Writes: []Write{{Event: &Notice{Warning: true, Reason: gate.ReasonGateNotReady, Message: message},
-				Check: &CheckWrite{Names: o.Checks.Own, RememberReason: true, Decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
+				Check: &CheckWrite{Names: s.Checks.Own, RememberReason: true, Decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseTooManyChecks},
 		{"slice of an elastic job", onCluster1, PhasePlacedByKueue, func(*Situation) Step {
 			d := gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: "Kueue placed it on cluster1, where the job already runs"}
@@ -381,41 +381,41 @@ func TestNext(t *testing.T) {
 			return Step{Wait: waitsWith(gateKey, nil), Writes: []Write{{Event: &Notice{Warning: true, Reason: gate.ReasonGateNotReady, Message: message},
 				Check: &CheckWrite{Names: own, RememberReason: true, Decision: gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}}}}}
 		}, PhaseGateUnknown},
-		{"gate not read yet", inOrder(noGate, func(o *Situation) { o.Gate.Exists = true }), PhaseGateUnknown,
+		{"gate not read yet", inOrder(noGate, func(s *Situation) { s.Gate.Exists = true }), PhaseGateUnknown,
 			func(*Situation) Step { return Step{Wait: waitsWith(shapeKey, twoDevices)} }, PhaseGateUnknown},
-		{"waiting, room, other checks Ready", func(*Situation) {}, PhaseWaiting, func(o *Situation) Step {
-			return Step{Decision: &placeable, Reservation: reservationOn(o, nil, "cluster1"), RequeueAfter: timing.DefaultWidenAfter,
+		{"waiting, room, other checks Ready", func(*Situation) {}, PhaseWaiting, func(s *Situation) Step {
+			return Step{Decision: &placeable, Reservation: reservationOn(s, nil, "cluster1"), RequeueAfter: timing.DefaultWidenAfter,
 				Writes: slices.Concat([]Write{readyWrite}, nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1"))}
 		}, PhaseNominated},
 		{"waiting, room, another check Pending", budgetPending, PhaseWaiting, func(*Situation) Step {
 			return Step{Decision: &placeable, Reservation: &reservation{}, Writes: []Write{readyWrite}}
 		}, PhaseReady},
-		{"waiting, room, Kueue nominates", kueueNominates, PhaseWaiting, func(o *Situation) Step {
+		{"waiting, room, Kueue nominates", kueueNominates, PhaseWaiting, func(s *Situation) Step {
 			ready := readyWrite
 			check := *ready.Check
 			check.PodSetUpdates = []kueue.PodSetUpdate{{Name: "main", Annotations: map[string]string{v1alpha1.ClusterAnnotation: "cluster1"}}}
 			ready.Check = &check
-			return Step{Decision: &placeable, Reservation: reservationOn(o, nil, "cluster1"), Writes: []Write{ready}}
+			return Step{Decision: &placeable, Reservation: reservationOn(s, nil, "cluster1"), Writes: []Write{ready}}
 		}, PhaseReady},
 		{"waiting, no room", noRoom, PhaseWaiting, func(*Situation) Step {
 			return Step{Wait: waitsWith(shapeKey, twoDevices), Decision: &full, Reservation: &reservation{}, Writes: []Write{{
 				Check: &CheckWrite{Names: own, Decision: full, MessageKind: gate.ReasonNoRoom, RememberReason: true}, Event: &Notice{Reason: gate.ReasonNoRoom, Message: full.Message}}}}
 		}, PhaseWaiting},
-		{"waiting, gate has a problem", func(o *Situation) { o.Gate.Problem = "no Placement" }, PhaseWaiting, func(*Situation) Step {
+		{"waiting, gate has a problem", func(s *Situation) { s.Gate.Problem = "no Placement" }, PhaseWaiting, func(*Situation) Step {
 			d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: "PlacementGate gpu is not ready: no Placement"}
 			return Step{Wait: waitsWith(gateKey, nil), Decision: &d, Writes: []Write{{
 				Check: &CheckWrite{Names: own, Decision: d, MessageKind: d.Message, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
 		}, PhaseWaiting},
-		{"waiting, no room, yield due", inOrder(noRoom, yieldingGate), PhaseWaiting, func(o *Situation) Step {
+		{"waiting, no room, yield due", inOrder(noRoom, yieldingGate), PhaseWaiting, func(s *Situation) Step {
 			d, active := full, false
 			d.State, d.Reason, d.Message = gate.Retry, gate.ReasonYield, "returns its quota for other workloads: "+full.Message
 			return Step{Decision: &d, Reservation: &reservation{}, Writes: []Write{{
-				Record: &RecordWrite{Record: dispatch.Record{}.Yielded(fixture.Noon, o.Now), Active: &active, Reason: gate.ReasonYield}, Event: &Notice{Reason: gate.ReasonYield, Message: d.Message}}}}
+				Record: &RecordWrite{Record: dispatch.Record{}.Yielded(fixture.Noon, s.Now), Active: &active, Reason: gate.ReasonYield}, Event: &Notice{Reason: gate.ReasonYield, Message: d.Message}}}}
 		}, PhaseYielded},
-		{"waiting, no room, given up", inOrder(noRoom, func(o *Situation) {
+		{"waiting, no room, given up", inOrder(noRoom, func(s *Situation) {
 			after := int32(60)
-			o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after
-			fixture.WithRecord(o.Workload, dispatch.Record{UnplacedSeconds: 60, UnplacedSince: fixture.Noon})
+			s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after
+			fixture.WithRecord(s.Workload, dispatch.Record{UnplacedSeconds: 60, UnplacedSince: fixture.Noon})
 		}), PhaseWaiting, func(*Situation) Step {
 			d := full
 			d.State, d.Reason, d.Message = gate.Rejected, gate.ReasonGaveUp, "gave up: "+full.Message
@@ -426,14 +426,14 @@ func TestNext(t *testing.T) {
 		{"Kueue nominates, within the grace period", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch,
 			func(*Situation) Step { return Step{RequeueAfter: timing.DispatchGrace} }, PhaseBuiltinDispatch},
 		{"another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady, func(*Situation) Step { return Step{} }, PhaseReady},
-		{"nomination removed", revoked, PhaseRevoked, func(o *Situation) Step {
+		{"nomination removed", revoked, PhaseRevoked, func(s *Situation) Step {
 			const message = "another component removed the nomination of cluster2"
-			record := o.Record.Widen([]string{"cluster1", "cluster2"}, message, fixture.Noon)
+			record := s.Record.Widen([]string{"cluster1", "cluster2"}, message, fixture.Noon)
 			return Step{RequeueAfter: timing.DefaultWidenAfter, Conflict: &conflict{Evidence: "team-a/job: " + message, At: fixture.Noon},
 				Writes: nominationOf(&record, "NominatedAgain", "nominated cluster1, cluster2: "+message, "cluster1", "cluster2")}
 		}, PhaseNominated},
-		{"nominating", setCheck(kueue.CheckStateReady), PhaseNominating, func(o *Situation) Step {
-			return Step{Decision: &placeable, Reservation: reservationOn(o, nil, "cluster1"), RequeueAfter: timing.DefaultWidenAfter,
+		{"nominating", setCheck(kueue.CheckStateReady), PhaseNominating, func(s *Situation) Step {
+			return Step{Decision: &placeable, Reservation: reservationOn(s, nil, "cluster1"), RequeueAfter: timing.DefaultWidenAfter,
 				Writes: nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1")}
 		}, PhaseNominated},
 		{"nominating, no room any more", inOrder(noRoom, setCheck(kueue.CheckStateReady)), PhaseNominating, func(*Situation) Step {
@@ -441,29 +441,29 @@ func TestNext(t *testing.T) {
 				Check: &CheckWrite{Names: own, Decision: full, MessageKind: gate.ReasonNoRoom, RememberReason: true}, Event: &Notice{Reason: gate.ReasonNoRoom, Message: full.Message}}}}
 		}, PhaseNominating},
 		{"nominated", sentTo(fixture.Noon, "cluster1"), PhaseNominated, func(*Situation) Step { return Step{RequeueAfter: timing.DefaultWidenAfter} }, PhaseNominated},
-		{"nominated, late", inOrder(sentTo(fixture.Noon, "cluster2"), later(timing.DefaultWidenAfter)), PhaseNominated, func(o *Situation) Step {
+		{"nominated, late", inOrder(sentTo(fixture.Noon, "cluster2"), later(timing.DefaultWidenAfter)), PhaseNominated, func(s *Situation) Step {
 			const message = "cluster2 has not admitted it within 30s; check that the worker has the queue and quota; now also cluster1"
-			record := o.Record.Widen([]string{"cluster2", "cluster1"}, message, o.Now)
-			return Step{RequeueAfter: timing.DefaultWidenAfter, LateAttempt: 1, Mispredicted: true, Reservation: reservationOn(o, []string{"cluster2"}, "cluster1"),
+			record := s.Record.Widen([]string{"cluster2", "cluster1"}, message, s.Now)
+			return Step{RequeueAfter: timing.DefaultWidenAfter, LateAttempt: 1, Mispredicted: true, Reservation: reservationOn(s, []string{"cluster2"}, "cluster1"),
 				Writes: nominationOf(&record, "Widened", "nominated cluster2, cluster1: "+message, "cluster2", "cluster1")}
 		}, PhaseNominated},
-		{"nominated by another component", inOrder(sentTo(fixture.Noon, "cluster1"), func(o *Situation) { o.Workload.Status.NominatedClusterNames = []string{"cluster1", "cluster2"} }), PhaseNominated, func(o *Situation) Step {
-			record := o.Record.Adopt([]string{"cluster1", "cluster2"}, fixture.Noon, fixture.Noon)
-			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(o, []string{"cluster1", "cluster2"}, "cluster1"),
+		{"nominated by another component", inOrder(sentTo(fixture.Noon, "cluster1"), func(s *Situation) { s.Workload.Status.NominatedClusterNames = []string{"cluster1", "cluster2"} }), PhaseNominated, func(s *Situation) Step {
+			record := s.Record.Adopt([]string{"cluster1", "cluster2"}, fixture.Noon, fixture.Noon)
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(s, []string{"cluster1", "cluster2"}, "cluster1"),
 				Conflict: &conflict{Evidence: "team-a/job was nominated to cluster2 by another dispatcher", At: fixture.Noon}, Writes: []Write{{Record: &RecordWrite{Record: record}}}}
 		}, PhaseNominated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(tc.change)
-			if PhaseOf(o) != tc.phase {
-				t.Fatalf("phase %s, want %s", PhaseOf(o), tc.phase)
+			s := situationWith(tc.change)
+			if PhaseOf(s) != tc.phase {
+				t.Fatalf("phase %s, want %s", PhaseOf(s), tc.phase)
 			}
-			got := Next(o)
-			if diff := cmp.Diff(tc.want(o), got, stepOptions); diff != "" {
+			got := Next(s)
+			if diff := cmp.Diff(tc.want(s), got, stepOptions); diff != "" {
 				t.Errorf("step (-want +got):\n%s", diff)
 			}
-			if to := got.LeadsTo(PhaseOf(o)); to != tc.to || !isDocumented(PhaseOf(o), to) {
-				t.Errorf("leads to %s, want %s; documented: %t", to, tc.to, isDocumented(PhaseOf(o), to))
+			if to := got.LeadsTo(PhaseOf(s)); to != tc.to || !isDocumented(PhaseOf(s), to) {
+				t.Errorf("leads to %s, want %s; documented: %t", to, tc.to, isDocumented(PhaseOf(s), to))
 			}
 		})
 		covered[tc.phase] = true

@@ -1,10 +1,19 @@
 package lifecycle
 
-// Phase is where a workload stands on its way through the gate. phaseOf computes it from
-// an observation; nothing stores it.
+import (
+	"slices"
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+)
+
+// Phase is where a workload stands on its way through the gate. The table phases says when a workload is in it, and
+// what the operator does then. Nothing stores it.
 type Phase string
 
-// Phases in the order in which phaseOf checks them.
+// Phases in the order of the table.
 const (
 	// PhaseDeleted: the Workload does not exist.
 	PhaseDeleted Phase = "Deleted"
@@ -50,39 +59,280 @@ const (
 	PhaseNominated Phase = "Nominated"
 )
 
-// phaseDoc documents one phase for operator/docs/admission.md.
-type phaseDoc struct {
+// phaseRow says what the operator does with a workload in one phase.
+type phaseRow struct {
 	phase Phase
-	// condition under which a workload is in the phase, if no earlier row applies.
+	// when a workload is in the phase, if no earlier row applies; condition is the same in words.
+	when      func(*Situation) bool
 	condition string
-	// step that the controller carries out.
-	step string
+	// step that the controller carries out; work is the same in words.
+	step func(*Situation) Step
+	work string
+	// decides: the step rests on a decision of the gate.
+	decides bool
+	// awaitsDecision: the workload has a place in the gate's order, also after a restart.
+	awaitsDecision bool
+	// showsForeign: nominations that the gate did not make are evidence of another dispatcher.
+	showsForeign bool
 	// next phases, apart from those that every phase can lead to: Deleted, CacheStale,
 	// Evicting, Idle and the phase itself.
 	next []Phase
 }
 
-// documentedPhases are all phases in the order in which phaseOf checks them. A test compares
-// them with phaseOf, next and the section States of operator/docs/admission.md.
-var documentedPhases = []phaseDoc{
-	{PhaseDeleted, "the Workload does not exist", "releases its devices and forgets it", nil},
-	{PhaseCacheStale, "the cache lacks the operator's own last write", "none; looks again after 200 ms", nil},
-	{PhaseEvicting, "evicted with quota, and MultiKueue's check is Pending; the eviction may still complete by itself", "none; looks again when it should have completed", []Phase{PhaseEvictionStuck, PhaseYielded}},
-	{PhaseEvictionStuck, "evicted with quota, and MultiKueue's check is Pending, for longer than an eviction takes", "sets the check Ready, then nominates; widens as for Nominated", []Phase{PhaseYielded, PhaseReturning}},
-	{PhaseYielded, "the operator deactivated the workload to return it to its queue, and Kueue has not taken its quota yet, or the pause lasts", "none; looks again at the end of the pause", []Phase{PhaseReturning}},
-	{PhaseReturning, "the pause after that is over, or a user activated the workload", "activates it and removes the pause from the record", []Phase{PhaseWaiting}},
-	{PhaseQuotaLost, "the check is Ready for quota that the workload has lost without an eviction, and nothing decides again before it starts", "sets the check Pending", []Phase{PhaseWaiting, PhaseTooManyChecks, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable}},
-	{PhaseUngated, "no check of a gate, but one of MultiKueue, Kueue has given it all checks of its queue, and the operator nominates", "nominates every connected cluster", nil},
-	{PhaseIdle, "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected", "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min", []Phase{PhaseQuotaLost, PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated}},
-	{PhaseRecordUnreadable, "the annotation plimsoll.dev/dispatch does not parse", "replaces the annotation", []Phase{PhaseWaiting, PhaseNominated}},
-	{PhaseTooManyChecks, "several checks of gates on one queue", "writes the reason to the Pending ones", []Phase{PhaseWaiting}},
-	{PhasePlacedByKueue, "the check is Pending, and Kueue chose the cluster, runs the job of the slice that the workload replaces, or started the workload before its queue had the check", "sets the check Ready", nil},
-	{PhaseAwaitingPrimary, "the check is Pending, and the workload is a component of a job whose primary component has no cluster", "writes the reason to the check; yields or rejects it by whenUnplaceable if the primary component has lost its quota", []Phase{PhaseWaiting, PhaseGateUnknown, PhaseYielded}},
-	{PhaseGateUnknown, "a decision is due, but the gate does not exist or was not read yet", "sets the check Pending, with the reason, if the gate does not exist", []Phase{PhaseWaiting, PhaseNominating}},
-	{PhaseWaiting, "the check is Pending and the gate is known", "the gate decides; writes the check; nominates if it is the operator's turn; yields or rejects by whenUnplaceable", []Phase{PhaseReady, PhaseBuiltinDispatch, PhaseNominated, PhaseYielded, PhaseGateUnknown, PhaseTooManyChecks}},
-	{PhaseBuiltinDispatch, "the check is Ready and the operator does not nominate", "reports on gate and workload if no cluster is nominated within 30 s", []Phase{PhaseQuotaLost}},
-	{PhaseReady, "the check is Ready; another check is not, or MultiKueue wants no nomination", "leaves the wait queue", []Phase{PhaseNominating, PhaseQuotaLost}},
-	{PhaseRevoked, "another component removed a nomination of the gate", "nominates the cluster again and reports the conflict", []Phase{PhaseNominated}},
-	{PhaseNominated, "clusters are nominated, and none has admitted the workload", "widens the nomination when it is late, and returns the workload to its queue in the end. Returns it at once in two cases: the nomination was a [repair](kueue.md#healing) that is complete; or the workload lost the quota of the nomination, and the gate would not nominate one of these clusters now. Records nominations of other components", []Phase{PhaseRevoked, PhaseNominating, PhaseYielded}},
-	{PhaseNominating, "the check is Ready, every other check too, and no cluster is nominated", "the gate decides; nominates, or sets the check Pending", []Phase{PhaseNominated, PhaseWaiting, PhaseGateUnknown}},
+// phases are all phases. The first row whose condition holds is that of the workload, and Idle if none does.
+// operator/docs/admission.md shows them.
+var phases []phaseRow
+
+// The rows are in init because steps ask for the phase.
+func init() {
+	phases = []phaseRow{
+		{
+			phase:     PhaseDeleted,
+			when:      func(s *Situation) bool { return s.Workload == nil },
+			condition: "the Workload does not exist",
+			step:      func(*Situation) Step { return Step{} },
+			work:      "releases its devices and forgets it",
+		},
+		{
+			phase:     PhaseCacheStale,
+			when:      func(s *Situation) bool { return s.History.IsBehindOwnWrite(s.Workload, s.Now) },
+			condition: "the cache lacks the operator's own last write",
+			step:      func(*Situation) Step { return Step{} },
+			work:      "none; looks again after 200 ms",
+		},
+		{
+			phase:     PhaseEvicting,
+			when:      (*Situation).isEvicting,
+			condition: "evicted with quota, and MultiKueue's check is Pending; the eviction may still complete by itself",
+			step:      (*Situation).stepAwaitEviction,
+			work:      "none; looks again when it should have completed",
+			next:      []Phase{PhaseEvictionStuck, PhaseYielded},
+		},
+		{
+			phase:     PhaseEvictionStuck,
+			when:      (*Situation).isEvictionStuck,
+			condition: "evicted with quota, and MultiKueue's check is Pending, for longer than an eviction takes",
+			step:      (*Situation).stepRepairEviction,
+			work:      "sets the check Ready, then nominates; widens as for Nominated",
+			decides:   true,
+			next:      []Phase{PhaseYielded, PhaseReturning},
+		},
+		{
+			phase:     PhaseYielded,
+			when:      (*Situation).isPausing,
+			condition: "the operator deactivated the workload to return it to its queue, and Kueue has not taken its quota yet, or the pause lasts",
+			step:      (*Situation).stepSleep,
+			work:      "none; looks again at the end of the pause",
+			next:      []Phase{PhaseReturning},
+		},
+		{
+			phase:     PhaseReturning,
+			when:      (*Situation).hasYielded,
+			condition: "the pause after that is over, or a user activated the workload",
+			step:      (*Situation).stepReturn,
+			work:      "activates it and removes the pause from the record",
+			next:      []Phase{PhaseWaiting},
+		},
+		{
+			phase:     PhaseQuotaLost,
+			when:      func(s *Situation) bool { return len(s.OutdatedChecks()) > 0 },
+			condition: "the check is Ready for quota that the workload has lost without an eviction, and nothing decides again before it starts",
+			step:      (*Situation).stepResetChecks,
+			work:      "sets the check Pending",
+			next:      []Phase{PhaseWaiting, PhaseTooManyChecks, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable},
+		},
+		{
+			phase:        PhaseUngated,
+			when:         (*Situation).isUngated,
+			condition:    "no check of a gate, but one of MultiKueue, Kueue has given it all checks of its queue, and the operator nominates",
+			step:         (*Situation).stepNominateAll,
+			work:         "nominates every connected cluster",
+			showsForeign: true,
+		},
+		{
+			phase:        PhaseIdle,
+			when:         (*Situation).isIdle,
+			condition:    "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected",
+			step:         (*Situation).stepIdle,
+			work:         "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min",
+			showsForeign: true,
+			next:         []Phase{PhaseQuotaLost, PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated},
+		},
+		{
+			phase:        PhaseRecordUnreadable,
+			when:         func(s *Situation) bool { return s.Record.Err != nil && s.Workload.Status.ClusterName == nil },
+			condition:    "the annotation plimsoll.dev/dispatch does not parse",
+			step:         (*Situation).stepResetRecord,
+			work:         "replaces the annotation",
+			showsForeign: true,
+			next:         []Phase{PhaseWaiting, PhaseNominated},
+		},
+		{
+			phase:        PhaseTooManyChecks,
+			when:         func(s *Situation) bool { return len(s.Checks.Own) > 1 },
+			condition:    "several checks of gates on one queue",
+			step:         (*Situation).stepReportTooManyChecks,
+			work:         "writes the reason to the Pending ones",
+			showsForeign: true,
+			next:         []Phase{PhaseWaiting},
+		},
+		{
+			phase:        PhasePlacedByKueue,
+			when:         func(s *Situation) bool { return s.runsAlready() && len(s.pendingChecks()) > 0 },
+			condition:    "the check is Pending, and Kueue chose the cluster, runs the job of the slice that the workload replaces, or started the workload before its queue had the check",
+			step:         (*Situation).stepFollowKueue,
+			work:         "sets the check Ready",
+			showsForeign: true,
+		},
+		{
+			phase:        PhaseAwaitingPrimary,
+			when:         (*Situation).awaitsPrimary,
+			condition:    "the check is Pending, and the workload is a component of a job whose primary component has no cluster",
+			step:         (*Situation).stepAwaitPrimary,
+			work:         "writes the reason to the check; yields or rejects it by whenUnplaceable if the primary component has lost its quota",
+			showsForeign: true,
+			next:         []Phase{PhaseWaiting, PhaseGateUnknown, PhaseYielded},
+		},
+		{
+			phase:          PhaseGateUnknown,
+			when:           func(s *Situation) bool { return !s.Gate.Known && (s.isPending() || s.isNominating()) },
+			condition:      "a decision is due, but the gate does not exist or was not read yet",
+			step:           (*Situation).stepReportGateUnknown,
+			work:           "sets the check Pending, with the reason, if the gate does not exist",
+			awaitsDecision: true, showsForeign: true,
+			next: []Phase{PhaseWaiting, PhaseNominating},
+		},
+		{
+			phase:     PhaseWaiting,
+			when:      (*Situation).isPending,
+			condition: "the check is Pending and the gate is known",
+			step:      (*Situation).stepDecide,
+			work:      "the gate decides; writes the check; nominates if it is the operator's turn; yields or rejects by whenUnplaceable",
+			decides:   true, awaitsDecision: true, showsForeign: true,
+			next: []Phase{PhaseReady, PhaseBuiltinDispatch, PhaseNominated, PhaseYielded, PhaseGateUnknown, PhaseTooManyChecks},
+		},
+		{
+			phase:        PhaseBuiltinDispatch,
+			when:         func(s *Situation) bool { return s.isReady() && !s.MultiKueue.Nominates },
+			condition:    "the check is Ready and the operator does not nominate",
+			step:         (*Situation).stepWatchBuiltinDispatcher,
+			work:         "reports on gate and workload if no cluster is nominated within 30 s",
+			showsForeign: true,
+			next:         []Phase{PhaseQuotaLost},
+		},
+		{
+			phase:        PhaseReady,
+			when:         func(s *Situation) bool { return s.isReady() && !s.MayNominate() },
+			condition:    "the check is Ready; another check is not, or MultiKueue wants no nomination",
+			step:         func(*Situation) Step { return Step{} },
+			work:         "leaves the wait queue",
+			showsForeign: true,
+			next:         []Phase{PhaseNominating, PhaseQuotaLost},
+		},
+		{
+			phase:        PhaseRevoked,
+			when:         func(s *Situation) bool { return s.isReady() && s.isRevoked() },
+			condition:    "another component removed a nomination of the gate",
+			step:         (*Situation).stepRenominate,
+			work:         "nominates the cluster again and reports the conflict",
+			showsForeign: true,
+			next:         []Phase{PhaseNominated},
+		},
+		{
+			phase:     PhaseNominated,
+			when:      func(s *Situation) bool { return s.isReady() && len(s.Workload.Status.NominatedClusterNames) > 0 },
+			condition: "clusters are nominated, and none has admitted the workload",
+			step:      (*Situation).stepWiden,
+			work:      "widens the nomination when it is late, and returns the workload to its queue in the end. Returns it at once in two cases: the nomination was a [repair](kueue.md#healing) that is complete; or the workload lost the quota of the nomination, and the gate would not nominate one of these clusters now. Records nominations of other components",
+			decides:   true, showsForeign: true,
+			next: []Phase{PhaseRevoked, PhaseNominating, PhaseYielded},
+		},
+		{
+			phase:     PhaseNominating,
+			when:      (*Situation).isNominating,
+			condition: "the check is Ready, every other check too, and no cluster is nominated",
+			step:      (*Situation).stepDecide,
+			work:      "the gate decides; nominates, or sets the check Pending",
+			decides:   true, awaitsDecision: true, showsForeign: true,
+			next: []Phase{PhaseNominated, PhaseWaiting, PhaseGateUnknown},
+		},
+	}
+}
+
+func rowOf(p Phase) phaseRow {
+	return phases[slices.IndexFunc(phases, func(row phaseRow) bool { return row.phase == p })]
+}
+
+// PhaseOf names the phase of a workload.
+func PhaseOf(s *Situation) Phase {
+	for _, row := range phases {
+		if row.when(s) {
+			return row.phase
+		}
+	}
+	return PhaseIdle
+}
+
+// Next computes the step that the workload's phase calls for.
+func Next(s *Situation) Step {
+	row := rowOf(PhaseOf(s))
+	next := row.step(s)
+	if row.showsForeign {
+		next.Conflict = s.conflict(next.Conflict)
+	}
+	return next
+}
+
+// AwaitsDecision reports whether the gate decides the workload next.
+func (s *Situation) AwaitsDecision() bool { return s.Gate.Exists && rowOf(PhaseOf(s)).awaitsDecision }
+
+// Decides reports whether the step of the workload's phase rests on a decision of the gate.
+func (s *Situation) Decides() bool {
+	return rowOf(PhaseOf(s)).decides && s.Gate.Known && s.Gate.Problem == "" && len(s.Checks.Own) == 1
+}
+
+// isEvicting reports whether Kueue has time left to complete an eviction with the operator's help.
+func (s *Situation) isEvicting() bool {
+	_, remaining := s.eviction()
+	return remaining > 0
+}
+
+func (s *Situation) isEvictionStuck() bool {
+	isStuck, _ := s.eviction()
+	return isStuck
+}
+
+// eviction reports whether an eviction waits for a nomination, and how much time it has before it counts as stuck.
+func (s *Situation) eviction() (isStuck bool, remaining time.Duration) {
+	if !s.MultiKueue.Nominates || s.Checks.MultiKueue == "" {
+		return false, 0
+	}
+	return kueuestate.IsEvictionStuck(s.Workload, s.Checks.MultiKueue, s.MultiKueue.EvictionLag, s.Now)
+}
+
+func (s *Situation) isPausing() bool {
+	return s.hasYielded() && !s.isActive() && (kueuestate.HoldsQuota(s.Workload) || s.Now.Before(s.returnsAt()))
+}
+
+func (s *Situation) isUngated() bool {
+	return len(s.Checks.Own) == 0 && s.Checks.MultiKueue != "" && s.MultiKueue.Nominates && !s.Queue.LacksChecks
+}
+
+func (s *Situation) isIdle() bool {
+	isPlaced := s.Workload.Status.ClusterName != nil && len(s.pendingChecks()) == 0
+	return len(s.Checks.Own) == 0 || !kueuestate.AcceptsCheckUpdate(s.Workload) || isPlaced
+}
+
+func (s *Situation) isPending() bool { return s.Check().State == kueue.CheckStatePending }
+
+func (s *Situation) isReady() bool { return s.Check().State == kueue.CheckStateReady }
+
+// isRevoked reports whether another component removed a nomination of the gate.
+func (s *Situation) isRevoked() bool {
+	return len(s.renominationList()) > len(s.Workload.Status.NominatedClusterNames)
+}
+
+// isNominating reports whether the gate may nominate, and no cluster is nominated or was.
+func (s *Situation) isNominating() bool {
+	return s.isReady() && s.MultiKueue.Nominates && s.MayNominate() && !s.isRevoked() && len(s.Workload.Status.NominatedClusterNames) == 0
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
 // nodeRequirement is a demand on the nodes of the workload's pods that Kueue would not
@@ -15,19 +17,19 @@ type nodeRequirement struct {
 	labels map[string]string
 }
 
-// requirementsOnNodes are those of the pods, of the assigned flavors and of the other
+// RequirementsOnNodes are those of the pods, of the assigned flavors and of the other
 // checks' updates. Kueue merges them with the gate's.
-func (o *Situation) RequirementsOnNodes() []nodeRequirement {
+func (s *Situation) RequirementsOnNodes() []nodeRequirement {
 	var list []nodeRequirement
-	for i := range o.Workload.Spec.PodSets {
-		list = append(list, nodeRequirement{labels: o.Workload.Spec.PodSets[i].Template.Spec.NodeSelector})
+	for i := range s.Workload.Spec.PodSets {
+		list = append(list, nodeRequirement{labels: s.Workload.Spec.PodSets[i].Template.Spec.NodeSelector})
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.Request.FlavorLabels)) {
-		list = append(list, nodeRequirement{origin: " of flavor " + name, labels: o.Request.FlavorLabels[name]})
+	for _, name := range slices.Sorted(maps.Keys(s.Request.FlavorLabels)) {
+		list = append(list, nodeRequirement{origin: " of flavor " + name, labels: s.Request.FlavorLabels[name]})
 	}
-	for _, check := range o.Workload.Status.AdmissionChecks {
+	for _, check := range s.Workload.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {
-			if !slices.Contains(o.Checks.Own, string(check.Name)) {
+			if !slices.Contains(s.Checks.Own, string(check.Name)) {
 				list = append(list, nodeRequirement{origin: " of admission check " + string(check.Name), labels: update.NodeSelector})
 			}
 		}
@@ -37,14 +39,14 @@ func (o *Situation) RequirementsOnNodes() []nodeRequirement {
 
 // pinsPods reports whether the gate pins the workload's pods to the chosen cluster. With
 // MultiKueue it must not.
-func (o *Situation) pinsPods() bool {
-	return o.Checks.MultiKueue == "" && o.Gate.Spec.PodSetUpdates != nil
+func (s *Situation) pinsPods() bool {
+	return s.Checks.MultiKueue == "" && s.Gate.Spec.PodSetUpdates != nil
 }
 
 // nodeSelectorFor is the node selector that stands for a cluster.
-func (o *Situation) nodeSelectorFor(cluster string) map[string]string {
+func (s *Situation) nodeSelectorFor(cluster string) map[string]string {
 	labels := map[string]string{}
-	for key, value := range o.Gate.Spec.PodSetUpdates.NodeSelector {
+	for key, value := range s.Gate.Spec.PodSetUpdates.NodeSelector {
 		labels[key] = strings.ReplaceAll(value, "{cluster}", cluster)
 	}
 	return labels
@@ -52,9 +54,9 @@ func (o *Situation) nodeSelectorFor(cluster string) map[string]string {
 
 // contradiction names the requirement that keeps the pods off a cluster; empty = none. Kueue
 // would not start the job.
-func (o *Situation) contradiction(cluster string) string {
-	labels := o.nodeSelectorFor(cluster)
-	for _, r := range o.Request.NodeRequirements {
+func (s *Situation) contradiction(cluster string) string {
+	labels := s.nodeSelectorFor(cluster)
+	for _, r := range s.Request.NodeRequirements {
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
 			if value, ok := r.labels[key]; ok && value != labels[key] {
 				return fmt.Sprintf("does not match the node selector %s=%s%s", key, value, r.origin)
@@ -62,4 +64,32 @@ func (o *Situation) contradiction(cluster string) string {
 		}
 	}
 	return ""
+}
+
+// requiredPins are the values that the workload's own requirements demand of the labels with which
+// the gate pins pods to a cluster.
+func (s *Situation) requiredPins() []string {
+	var pins []string
+	for key := range s.Gate.Spec.PodSetUpdates.NodeSelector {
+		for _, r := range s.Request.NodeRequirements {
+			if value, ok := r.labels[key]; ok {
+				pins = append(pins, key+"="+value)
+			}
+		}
+	}
+	slices.Sort(pins)
+	return slices.Compact(pins)
+}
+
+func limitOfPins(s *Situation) string {
+	if !s.pinsPods() {
+		return ""
+	}
+	return fmt.Sprintf("%q", s.requiredPins())
+}
+
+func excludeByPins(s *Situation, c *gate.Candidate) {
+	if s.pinsPods() {
+		c.Unusable = s.contradiction(c.Name)
+	}
 }

@@ -13,37 +13,37 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// lateAdmission is an admission whose pods were not ready within timing.PodsReadyLimit. The
+// LateAdmission is an admission whose pods were not ready within timing.PodsReadyLimit. The
 // cluster granted quota, but can't schedule or start the pods.
 type LateAdmission struct{ Gate, Cluster string }
 
-// waitsForPods returns for how long the workload's pods have not been ready since a cluster
+// WaitsForPods returns for how long the workload's pods have not been ready since a cluster
 // admitted it. It returns false if the pods were ready once, or Kueue does not report PodsReady.
-func (o *Situation) WaitsForPods() (time.Duration, bool) {
-	if len(o.Checks.Own) == 0 || o.PlacedOn() == "" || !kueuestate.AcceptsCheckUpdate(o.Workload) {
+func (s *Situation) WaitsForPods() (time.Duration, bool) {
+	if len(s.Checks.Own) == 0 || s.PlacedOn() == "" || !kueuestate.AcceptsCheckUpdate(s.Workload) {
 		return 0, false
 	}
-	c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadPodsReady)
+	c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadPodsReady)
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != kueue.WorkloadWaitForStart {
 		return 0, false
 	}
-	return o.Now.Sub(o.AdmittedAt(o.Now)), true
+	return s.Now.Sub(s.AdmittedAt(s.Now)), true
 }
 
 // stepIdle reports an admitted workload once if its pods do not
 // become ready: the gate's work is done, but its decision may have been wrong. Kueue requeues
 // such a workload if waitForPodsReady in its configuration says so.
-func (o *Situation) stepIdle() Step {
-	s := Step{}
-	waited, waits := o.WaitsForPods()
+func (s *Situation) stepIdle() Step {
+	next := Step{}
+	waited, waits := s.WaitsForPods()
 	switch {
-	case !waits || o.History.PodsLate != nil:
+	case !waits || s.History.PodsLate != nil:
 	case waited < timing.PodsReadyLimit:
-		s.RequeueAfter = timing.PodsReadyLimit - waited
+		next.RequeueAfter = timing.PodsReadyLimit - waited
 	default:
-		s.PodsLate = &LateAdmission{Gate: o.Gate.Name, Cluster: o.PlacedOn()}
-		s.Event = &Notice{Warning: true, Reason: "PodsNotReady", Message: gate.Truncate(fmt.Sprintf(
-			"%s admitted it %s ago, but its pods are not ready; check there whether they can be scheduled", o.PlacedOn(), waited.Round(time.Second)))}
+		next.PodsLate = &LateAdmission{Gate: s.Gate.Name, Cluster: s.PlacedOn()}
+		next.Event = &Notice{Warning: true, Reason: "PodsNotReady", Message: gate.Truncate(fmt.Sprintf(
+			"%s admitted it %s ago, but its pods are not ready; check there whether they can be scheduled", s.PlacedOn(), waited.Round(time.Second)))}
 	}
-	return s
+	return next
 }

@@ -27,11 +27,11 @@ func TestForgedRecordDoesNotChangeTheOrder(t *testing.T) {
 		if c.oneIn(2) {
 			record.WaitsSince = time.Unix(c.Int64N(1<<33), 0)
 		}
-		o := observationWith(func(o *Situation) {
-			o.Workload.CreationTimestamp = metav1.NewTime(created)
-			fixture.WithRecord(o.Workload, record)
+		s := situationWith(func(s *Situation) {
+			s.Workload.CreationTimestamp = metav1.NewTime(created)
+			fixture.WithRecord(s.Workload, record)
 		})
-		if since := o.Rank().Since; since.Before(created) || since.After(fixture.Noon) {
+		if since := s.Rank().Since; since.Before(created) || since.After(fixture.Noon) {
 			t.Fatalf("created at %s, reserved at %s, waits since %s with %+v", created, fixture.Noon, since, record)
 		}
 	}
@@ -50,11 +50,11 @@ func TestYieldKeepsThePlace(t *testing.T) {
 		{"created after the reservation, by another clock", fixture.Noon.Add(time.Minute), fixture.Noon},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *Situation) {
-				o.Workload.CreationTimestamp = metav1.NewTime(tc.created)
-				fixture.WithRecord(o.Workload, dispatch.Record{WaitsSince: first, Yields: 1})
+			s := situationWith(func(s *Situation) {
+				s.Workload.CreationTimestamp = metav1.NewTime(tc.created)
+				fixture.WithRecord(s.Workload, dispatch.Record{WaitsSince: first, Yields: 1})
 			})
-			if got := o.Rank().Since; !got.Equal(tc.want) {
+			if got := s.Rank().Since; !got.Equal(tc.want) {
 				t.Errorf("waits since %s, want %s", got, tc.want)
 			}
 		})
@@ -78,10 +78,10 @@ func TestTrimKeepsReferences(t *testing.T) {
 	for _, kind := range []v1alpha1.PrerequisiteKind{"Namespace", "LocalQueue", "ServiceAccount", "ConfigMap", "Secret", "PersistentVolumeClaim", "PriorityClass", "RuntimeClass", "ResourceClaimTemplate"} {
 		gate.Prerequisites = append(gate.Prerequisites, v1alpha1.GatePrerequisite{Kind: kind})
 	}
-	o := &Situation{}
-	want := o.FactsUnder(wl, gate).References
+	s := &Situation{}
+	want := s.FactsUnder(wl, gate).References
 	kueuestate.Trim(wl)
-	if diff := cmp.Diff(want, o.FactsUnder(wl, gate).References); diff != "" || len(want) != 11 {
+	if diff := cmp.Diff(want, s.FactsUnder(wl, gate).References); diff != "" || len(want) != 11 {
 		t.Errorf("%d references, want 11; trimmed (-want +got):\n%s", len(want), diff)
 	}
 }

@@ -75,6 +75,8 @@ type Gate struct {
 	Known, Exists bool
 	// TotalWaiting is the number of waiting workloads at all gates.
 	TotalWaiting int32
+	// Decide makes the gate's decisions; nil = as the inputs do.
+	Decide gate.Decider
 	// Conflict is what the registry knows of a conflicting dispatcher.
 	Conflict string
 }
@@ -85,7 +87,7 @@ type Record struct {
 	Err error
 }
 
-// decodeRecord reads the annotation of a workload.
+// DecodeRecord reads the annotation of a workload.
 func DecodeRecord(wl *kueue.Workload, now time.Time) Record {
 	r, err := dispatch.Decode(wl.Annotations)
 	return Record{Record: r.Until(now), Err: err}
@@ -162,111 +164,67 @@ type Room struct {
 	OthersPending bool
 }
 
-// factsUnder reads the facts of the workload, or of another component of its job, as a gate's
+// FactsUnder reads the facts of the workload, or of another component of its job, as a gate's
 // settings ask for.
-func (o *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
-	opts := shape.OptionsOf(spec, func(flavor string) map[string]string { return o.Request.FlavorLabels[flavor] })
-	opts.Profile, opts.Copied = o.Request.Profile, o.Checks.MultiKueue != ""
-	if o.Request.ClaimTemplates != nil {
-		opts.ClaimTemplate = func(name string) *resourcev1.ResourceClaimSpec { return o.Request.ClaimTemplates[name] }
+func (s *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
+	opts := shape.OptionsOf(spec, func(flavor string) map[string]string { return s.Request.FlavorLabels[flavor] })
+	opts.Profile, opts.Copied = s.Request.Profile, s.Checks.MultiKueue != ""
+	if s.Request.ClaimTemplates != nil {
+		opts.ClaimTemplate = func(name string) *resourcev1.ResourceClaimSpec { return s.Request.ClaimTemplates[name] }
 	}
 	facts := shape.FactsOf(wl, opts)
 	facts.Remote = opts.Copied
-	facts.Preempts = facts.Remote && o.Queue.CanPreempt
-	facts.Reclaims = facts.Remote && len(o.Queue.Reclaim.Queues) > 0
+	facts.Preempts = facts.Remote && s.Queue.CanPreempt
+	facts.Reclaims = facts.Remote && len(s.Queue.Reclaim.Queues) > 0
 	return facts
 }
 
-// mayYield reports whether the workload gives up its quota if another one waits for it: it has held
+// MayYield reports whether the workload gives up its quota if another one waits for it: it has held
 // the quota for long enough, or follows the primary component of its job. A yield would reset the
 // retries that Kueue counts, and end a trial in the middle. A workload is tried once.
-func (o *Situation) MayYield() bool {
-	rule := o.Gate.Spec.WhenUnplaceable
+func (s *Situation) MayYield() bool {
+	rule := s.Gate.Spec.WhenUnplaceable
 	switch {
-	case rule.Mode != v1alpha1.UnplaceableYield || o.Workload.Status.Admission == nil || o.Job.Cluster != "" || kueuestate.HasRetries(o.Workload):
+	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.HasRetries(s.Workload):
 		return false
-	case slices.ContainsFunc(o.Checks.Trials, func(name string) bool { return kueuestate.FindCheck(o.Workload, name).State == kueue.CheckStatePending }):
+	case slices.ContainsFunc(s.Checks.Trials, func(name string) bool { return kueuestate.FindCheck(s.Workload, name).State == kueue.CheckStatePending }):
 		return false
-	case PhaseOf(o) == PhaseAwaitingPrimary:
-		return o.mayYieldWithPrimary()
+	case PhaseOf(s) == PhaseAwaitingPrimary:
+		return s.mayYieldWithPrimary()
 	}
-	return PhaseOf(o) == PhaseWaiting && o.Now.Sub(o.waitingSince(o.Checks.Own...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
+	return PhaseOf(s) == PhaseWaiting && s.Now.Sub(s.waitingSince(s.Checks.Own...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
 }
 
-// decides reports whether the step of this phase rests on a decision of the gate.
-func (o *Situation) Decides() bool {
-	isDeciding := slices.Contains([]Phase{PhaseWaiting, PhaseNominating, PhaseNominated, PhaseEvictionStuck}, PhaseOf(o))
-	return isDeciding && o.Gate.Known && o.Gate.Problem == "" && len(o.Checks.Own) == 1
-}
-
-// usable are the gate's clusters of which MultiKueue's configuration, the pods' own node selectors and the other
-// Workloads of the job rule some out.
-func (o *Situation) Usable(candidates []gate.Candidate) []gate.Candidate {
-	list := o.undecidedCandidates()
-	left, leftFor := o.Record.LeftCluster(o.Now)
-	for _, c := range candidates {
-		if o.Checks.MultiKueue != "" && !o.MultiKueue.isConnected(c.Name) {
-			c.Unusable = o.MultiKueue.Disconnected[c.Name]
-			if isMember := c.Unusable != ""; !isMember && o.mayRequestClusters() {
-				c.Outside = true
-			} else if !isMember {
-				c.Unusable = "is not in MultiKueueConfig " + o.MultiKueue.Config
-			}
-		}
-		c.Outside = c.Outside || o.isLeaving(c.Name)
-		if c.Outside && !kueuestate.AllowsCluster(o.Workload, c.Name) {
-			c.Unusable = "is not in annotation " + kueuestate.ClusterNamesAnnotation
-		}
-		if o.pinsPods() {
-			c.Unusable = o.contradiction(c.Name)
-		}
-		if c.Unusable == "" && o.Job.Cluster != "" && c.Name != o.Job.Cluster {
-			c.Unusable = "does not run the job's other components, which are on " + o.Job.Cluster
-		}
-		if c.Unusable == "" && c.Name == left {
-			c.Unusable = "was left for " + leftFor
-		}
-		list = append(list, c)
-	}
-	return list
-}
-
-// mayRequestClusters reports whether the gate can add clusters to its MultiKueueConfig. Under
-// Kueue's built-in dispatcher no member can leave: Kueue may nominate it at any time.
-func (o *Situation) mayRequestClusters() bool {
-	return o.MultiKueue.Nominates && o.Gate.Spec.MultiKueue != nil
-}
-
-// rank is the workload's place in the gate's order. A yield does not move it to the end. Users may
+// Rank is the workload's place in the gate's order. A yield does not move it to the end. Users may
 // write the record, but no workload has waited since before its creation.
-func (o *Situation) Rank() order.Rank {
-	rank := order.Rank{Since: o.QuotaReservedAt(), Name: o.Key.String()}
-	if first := o.Record.WaitsSince; !first.IsZero() {
-		if created := o.Workload.CreationTimestamp.Time; first.Before(created) {
+func (s *Situation) Rank() order.Rank {
+	rank := order.Rank{Since: s.QuotaReservedAt(), Name: s.Key.String()}
+	if first := s.Record.WaitsSince; !first.IsZero() {
+		if created := s.Workload.CreationTimestamp.Time; first.Before(created) {
 			first = created
 		}
 		if first.Before(rank.Since) {
 			rank.Since = first
 		}
 	}
-	if o.Workload.Spec.Priority != nil {
-		rank.Priority = *o.Workload.Spec.Priority
+	if s.Workload.Spec.Priority != nil {
+		rank.Priority = *s.Workload.Spec.Priority
 	}
 	return rank
 }
 
-// waitEntry is the workload's entry in the wait queue. A workload without a decision competes
+// WaitEntry is the workload's entry in the wait queue. A workload without a decision competes
 // with no other one.
-func (o *Situation) WaitEntry(key registry.QueryKey) waitqueue.Entry {
-	e := waitqueue.Entry{Workload: o.Key, Key: key, Rank: o.Rank(), Aging: gate.RulesOf(&o.Gate.Spec).Hold.Aging}
+func (s *Situation) WaitEntry(key registry.QueryKey) waitqueue.Entry {
+	e := waitqueue.Entry{Workload: s.Key, Key: key, Rank: s.Rank(), Aging: gate.RulesOf(&s.Gate.Spec).Hold.Aging}
 	if key.Facts != "" {
-		e.PodSets, e.Limits = o.JobFacts().PodSets, o.limits()
+		e.PodSets, e.Limits = s.JobFacts().PodSets, s.limits()
 	}
 	return e
 }
 
 // runsFor is the longest time for which the workload runs; zero = unknown.
-func (o *Situation) runsFor() time.Duration { return runTimeLimit(o.Workload) }
+func (s *Situation) runsFor() time.Duration { return runTimeLimit(s.Workload) }
 
 func runTimeLimit(wl *kueue.Workload) time.Duration {
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
@@ -275,65 +233,65 @@ func runTimeLimit(wl *kueue.Workload) time.Duration {
 	return 0
 }
 
-// owners are the topmost controllers of the workload's pods on a worker: its job, or the pods of a
+// Owners are the topmost controllers of the workload's pods on a worker: its job, or the pods of a
 // group. nil = unknown: the components of a job share one owner, and the exporter does not show
 // the pods of devices that it does not measure. Without MultiKueue, a controller that the Workload
 // does not name may own the job, such as a CronJob. MultiKueue's copies have no such owner.
-func (o *Situation) Owners() []ledger.Owner {
+func (s *Situation) Owners() []ledger.Owner {
 	isUnmeasured := func(p shape.PodSet) bool { return !shape.IsMeasured(p.Resource) }
-	if !o.Request.Facts.Remote || kueuestate.IsComponent(o.Workload) || slices.ContainsFunc(o.Request.Facts.PodSets, isUnmeasured) {
+	if !s.Request.Facts.Remote || kueuestate.IsComponent(s.Workload) || slices.ContainsFunc(s.Request.Facts.PodSets, isUnmeasured) {
 		return nil
 	}
 	var owners []ledger.Owner
-	for _, ref := range o.Workload.OwnerReferences {
-		owners = append(owners, ledger.Owner{Namespace: o.Workload.Namespace, Kind: ref.Kind, Name: ref.Name})
+	for _, ref := range s.Workload.OwnerReferences {
+		owners = append(owners, ledger.Owner{Namespace: s.Workload.Namespace, Kind: ref.Kind, Name: ref.Name})
 	}
 	return owners
 }
 
-// check is the gate's entry.
-func (o *Situation) Check() *kueue.AdmissionCheckState {
-	return kueuestate.FindCheck(o.Workload, o.Checks.Own[0])
+// Check is the gate's entry.
+func (s *Situation) Check() *kueue.AdmissionCheckState {
+	return kueuestate.FindCheck(s.Workload, s.Checks.Own[0])
 }
 
 // runsAlready reports whether Kueue has chosen the cluster itself, has started the workload on the hub
 // before its ClusterQueue got the check, or runs the job of the slice that the workload replaces. Kueue
 // adds the check to running workloads, too.
-func (o *Situation) runsAlready() bool {
-	return o.Workload.Status.ClusterName != nil || o.Checks.MultiKueue == "" && kueuestate.IsAdmitted(o.Workload) || o.Job.RunningSlice != nil
+func (s *Situation) runsAlready() bool {
+	return s.Workload.Status.ClusterName != nil || s.Checks.MultiKueue == "" && kueuestate.IsAdmitted(s.Workload) || s.Job.RunningSlice != nil
 }
 
 // pendingChecks are the gate's entries that are Pending.
-func (o *Situation) pendingChecks() []string {
-	return slices.DeleteFunc(slices.Clone(o.Checks.Own), func(name string) bool {
-		return kueuestate.FindCheck(o.Workload, name).State != kueue.CheckStatePending
+func (s *Situation) pendingChecks() []string {
+	return slices.DeleteFunc(slices.Clone(s.Checks.Own), func(name string) bool {
+		return kueuestate.FindCheck(s.Workload, name).State != kueue.CheckStatePending
 	})
 }
 
-func (o *Situation) isActive() bool { return kueuestate.IsActive(o.Workload) }
+func (s *Situation) isActive() bool { return kueuestate.IsActive(s.Workload) }
 
 // hasYielded reports whether the gate deactivated the workload. A workload that another
 // client deactivated has no such record and is left alone, as is one that finished meanwhile.
-func (o *Situation) hasYielded() bool {
-	return o.Record.Err == nil && !o.Record.SleepsUntil.IsZero() && o.Workload.DeletionTimestamp.IsZero() && !kueuestate.IsFinished(o.Workload)
+func (s *Situation) hasYielded() bool {
+	return s.Record.Err == nil && !s.Record.SleepsUntil.IsZero() && s.Workload.DeletionTimestamp.IsZero() && !kueuestate.IsFinished(s.Workload)
 }
 
-// mayNominate reports whether the nomination is the gate's turn: every other check except
+// MayNominate reports whether the nomination is the gate's turn: every other check except
 // MultiKueue's is Ready, and Kueue does not follow another component of the job.
-func (o *Situation) MayNominate() bool {
-	return o.MultiKueue.Nominates && o.Job.Cluster == "" && o.Checks.MultiKueue != "" && kueuestate.WantsNomination(o.Workload, o.Checks.MultiKueue) &&
-		kueuestate.OtherChecksReady(o.Workload, o.Checks.Own[0], o.Checks.MultiKueue)
+func (s *Situation) MayNominate() bool {
+	return s.MultiKueue.Nominates && s.Job.Cluster == "" && s.Checks.MultiKueue != "" && kueuestate.WantsNomination(s.Workload, s.Checks.MultiKueue) &&
+		kueuestate.OtherChecksReady(s.Workload, s.Checks.Own[0], s.Checks.MultiKueue)
 }
 
 // readyDecidesPlacement reports whether a Ready check is the gate's last word: nothing of
 // ours decides again where the workload goes. A workload that Kueue pins goes elsewhere.
-func (o *Situation) readyDecidesPlacement() bool {
-	return o.Checks.MultiKueue == "" || !o.MultiKueue.Nominates && !kueuestate.IsPinnedByKueue(o.Workload)
+func (s *Situation) readyDecidesPlacement() bool {
+	return s.Checks.MultiKueue == "" || !s.MultiKueue.Nominates && !kueuestate.IsPinnedByKueue(s.Workload)
 }
 
-// quotaReservedAt is the transition time of QuotaReserved; zero = no such condition.
-func (o *Situation) QuotaReservedAt() time.Time {
-	if c := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
+// QuotaReservedAt is the transition time of QuotaReserved; zero = no such condition.
+func (s *Situation) QuotaReservedAt() time.Time {
+	if c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
 		return c.LastTransitionTime.Time
 	}
 	return time.Time{}
@@ -341,11 +299,11 @@ func (o *Situation) QuotaReservedAt() time.Time {
 
 // waitingSince is when the workload began to wait at the gate. Kueue adds the check long
 // before it reserves quota, or to a workload that already holds quota.
-func (o *Situation) waitingSince(checks ...string) time.Time {
-	since := o.QuotaReservedAt()
-	check := kueuestate.FindCheck(o.Workload, checks[0])
+func (s *Situation) waitingSince(checks ...string) time.Time {
+	since := s.QuotaReservedAt()
+	check := kueuestate.FindCheck(s.Workload, checks[0])
 	if since.IsZero() || check.State != kueue.CheckStatePending {
-		return o.Now
+		return s.Now
 	}
 	if check.LastTransitionTime.After(since) {
 		return check.LastTransitionTime.Time
@@ -353,15 +311,15 @@ func (o *Situation) waitingSince(checks ...string) time.Time {
 	return since
 }
 
-// awaitsWorker reports whether Kueue chose the workload's cluster before that admitted it, as for a
+// AwaitsWorker reports whether Kueue chose the workload's cluster before that admitted it, as for a
 // new slice of an elastic job. For any other workload, MultiKueue sets the cluster and its own check
 // Ready in one write.
-func (o *Situation) AwaitsWorker() bool {
-	c := kueuestate.FindCheck(o.Workload, o.Checks.MultiKueue)
+func (s *Situation) AwaitsWorker() bool {
+	c := kueuestate.FindCheck(s.Workload, s.Checks.MultiKueue)
 	return c != nil && c.State == kueue.CheckStatePending
 }
 
-// placedOn is the cluster that runs, or is about to run, the workload; empty = none yet.
-func (o *Situation) PlacedOn() string {
-	return kueuestate.PlacedCluster(o.Workload, o.Checks.Own, o.Checks.MultiKueue)
+// PlacedOn is the cluster that runs, or is about to run, the workload; empty = none yet.
+func (s *Situation) PlacedOn() string {
+	return kueuestate.PlacedCluster(s.Workload, s.Checks.Own, s.Checks.MultiKueue)
 }

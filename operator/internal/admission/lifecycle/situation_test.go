@@ -21,19 +21,19 @@ func TestDecides(t *testing.T) {
 		want   bool
 	}{
 		{"a waiting workload", func(*Situation) {}, true},
-		{"its gate was not read yet", func(o *Situation) { o.Gate.Known = false }, false},
-		{"its gate has a problem", func(o *Situation) { o.Gate.Problem = "Placement gpu does not exist" }, false},
-		{"it has two checks", func(o *Situation) { o.Checks.Own = append(o.Checks.Own, "second") }, false},
+		{"its gate was not read yet", func(s *Situation) { s.Gate.Known = false }, false},
+		{"its gate has a problem", func(s *Situation) { s.Gate.Problem = "Placement gpu does not exist" }, false},
+		{"it has two checks", func(s *Situation) { s.Checks.Own = append(s.Checks.Own, "second") }, false},
 		{"Kueue acts next", setCheck(kueue.CheckStateRetry), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(*Situation) {})
-			tc.change(o)
-			if got := o.Decides(); got != tc.want {
+			s := situationWith(func(*Situation) {})
+			tc.change(s)
+			if got := s.Decides(); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
-			if !tc.want && len(o.Decision(1).Order) > 0 {
-				t.Errorf("decided %+v", o.Decision(1))
+			if !tc.want && len(s.Decision(1).Order) > 0 {
+				t.Errorf("decided %+v", s.Decision(1))
 			}
 		})
 	}
@@ -41,8 +41,8 @@ func TestDecides(t *testing.T) {
 
 // Samples of devices and of the quota have times of their own.
 func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
-	o := observationWith(func(o *Situation) { o.Gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
-	list := o.Usable([]gate.Candidate{{Name: "cluster1", SampledAt: fixture.Noon, QuotaSampledAt: fixture.Noon.Add(-time.Minute)}})
+	s := situationWith(func(s *Situation) { s.Gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
+	list := s.usable([]gate.Candidate{{Name: "cluster1", SampledAt: fixture.Noon, QuotaSampledAt: fixture.Noon.Add(-time.Minute)}})
 	i := slices.IndexFunc(list, func(c gate.Candidate) bool { return c.Name == "cluster1" })
 	if i < 0 || !list[i].SampledAt.Equal(fixture.Noon) || !list[i].QuotaSampledAt.Equal(fixture.Noon.Add(-time.Minute)) {
 		t.Errorf("candidates %+v", list)
@@ -52,18 +52,18 @@ func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
 // Preemption concerns workers: a workload that MultiKueue does not copy preempts on the hub.
 func TestOnlyCopiedWorkloadsPreemptOnWorkers(t *testing.T) {
 	for multiKueue, want := range map[string]bool{"multikueue": true, "": false} {
-		o := observationWith(func(o *Situation) {
-			o.Checks.MultiKueue, o.Queue.CanPreempt, o.Queue.Reclaim = multiKueue, true, gate.Reclaim{Queues: []string{"lender"}}
+		s := situationWith(func(s *Situation) {
+			s.Checks.MultiKueue, s.Queue.CanPreempt, s.Queue.Reclaim = multiKueue, true, gate.Reclaim{Queues: []string{"lender"}}
 		})
-		if o.Request.Facts.Preempts != want || o.Request.Facts.Reclaims != want {
-			t.Errorf("check %q: preempts %t, reclaims %t, want %t", multiKueue, o.Request.Facts.Preempts, o.Request.Facts.Reclaims, want)
+		if s.Request.Facts.Preempts != want || s.Request.Facts.Reclaims != want {
+			t.Errorf("check %q: preempts %t, reclaims %t, want %t", multiKueue, s.Request.Facts.Preempts, s.Request.Facts.Reclaims, want)
 		}
 	}
 }
 
 // A workload that waits for its last copy does not stop its line.
 func TestWaitAfter(t *testing.T) {
-	o := observationWith(func(*Situation) {})
+	s := situationWith(func(*Situation) {})
 	key := registry.QueryKey{Gate: "gpu", Facts: "two devices"}
 	for _, tc := range []struct {
 		reason  string
@@ -74,7 +74,7 @@ func TestWaitAfter(t *testing.T) {
 		{gate.ReasonQueued, key, true},
 		{gate.ReasonOrphanedCopy, registry.QueryKey{Gate: "gpu"}, false},
 	} {
-		e := o.waitAfter(gate.Decision{State: gate.Pending, Reason: tc.reason}, key)
+		e := s.waitAfter(gate.Decision{State: gate.Pending, Reason: tc.reason}, key)
 		if e == nil || e.Key != tc.want || e.HasRoom != tc.hasRoom {
 			t.Errorf("%s: %+v, want key %+v, has room: %t", tc.reason, e, tc.want, tc.hasRoom)
 		}
@@ -89,21 +89,21 @@ func TestNominationsThatLastLong(t *testing.T) {
 		widen, overdue bool
 	}{
 		{"a nomination", func(*Situation) {}, true, false},
-		{"a stuck eviction", func(o *Situation) {
-			fixture.SetCondition(o.Workload, kueue.WorkloadEvicted, fixture.Noon.Add(-time.Hour))
-			o.Workload.Status.AdmissionChecks[1].State = kueue.CheckStatePending
+		{"a stuck eviction", func(s *Situation) {
+			fixture.SetCondition(s.Workload, kueue.WorkloadEvicted, fixture.Noon.Add(-time.Hour))
+			s.Workload.Status.AdmissionChecks[1].State = kueue.CheckStatePending
 		}, false, false},
-		{"after an hour", func(o *Situation) { o.Now = fixture.Noon.Add(time.Hour) }, false, true},
-		{"after an hour, and the gate is unknown", func(o *Situation) { o.Now, o.Gate.Known = fixture.Noon.Add(time.Hour), false }, false, false},
+		{"after an hour", func(s *Situation) { s.Now = fixture.Noon.Add(time.Hour) }, false, true},
+		{"after an hour, and the gate is unknown", func(s *Situation) { s.Now, s.Gate.Known = fixture.Noon.Add(time.Hour), false }, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *Situation) {
-				o.Workload = fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1"))
-				o.Now = fixture.Noon.Add(30 * time.Second)
+			s := situationWith(func(s *Situation) {
+				s.Workload = fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1"))
+				s.Now = fixture.Noon.Add(30 * time.Second)
 			})
-			tc.change(o)
-			if o.IsWideningDue() != tc.widen || o.isOverdue() != tc.overdue {
-				t.Errorf("phase %s: widening is due: %t, overdue: %t", PhaseOf(o), o.IsWideningDue(), o.isOverdue())
+			tc.change(s)
+			if s.IsWideningDue() != tc.widen || s.isOverdue() != tc.overdue {
+				t.Errorf("phase %s: widening is due: %t, overdue: %t", PhaseOf(s), s.IsWideningDue(), s.isOverdue())
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func TestWritesOfADecision(t *testing.T) {
 	noRoom := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "no room"}
 	ready := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: "room", Order: []string{"cluster1"}}
 	queued := gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Message: "job b is decided first"}
-	withoutMultiKueue := func(o *Situation) { o.Checks.MultiKueue = "" }
+	withoutMultiKueue := func(s *Situation) { s.Checks.MultiKueue = "" }
 	for _, tc := range []struct {
 		name                 string
 		change               func(*Situation)
@@ -124,21 +124,21 @@ func TestWritesOfADecision(t *testing.T) {
 		{"no room", func(*Situation) {}, noRoom, false, true, true},
 		{"queued for a round", func(*Situation) {}, queued, false, false, false},
 		{"queued after the check was Ready", setCheck(kueue.CheckStateReady), queued, false, true, true},
-		{"no room again after the check was Ready", func(o *Situation) {
-			setCheck(kueue.CheckStateReady)(o)
-			o.History.LastReason = gate.ReasonNoRoom
+		{"no room again after the check was Ready", func(s *Situation) {
+			setCheck(kueue.CheckStateReady)(s)
+			s.History.LastReason = gate.ReasonNoRoom
 		}, noRoom, false, true, true},
-		{"no room again", func(o *Situation) { o.History.LastReason = gate.ReasonNoRoom }, noRoom, false, true, false},
+		{"no room again", func(s *Situation) { s.History.LastReason = gate.ReasonNoRoom }, noRoom, false, true, false},
 		{"room, and the operator nominates next", func(*Situation) {}, ready, false, true, true},
 		{"room without MultiKueue", withoutMultiKueue, ready, true, true, true},
-		{"room, and Kueue's dispatcher nominates", func(o *Situation) { o.MultiKueue.Nominates = false }, ready, true, true, true},
+		{"room, and Kueue's dispatcher nominates", func(s *Situation) { s.MultiKueue.Nominates = false }, ready, true, true, true},
 		{"no room without MultiKueue", withoutMultiKueue, noRoom, false, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *Situation) { fixture.WithRecord(o.Workload, dispatch.Record{Yields: 1}) })
-			tc.change(o)
+			s := situationWith(func(s *Situation) { fixture.WithRecord(s.Workload, dispatch.Record{Yields: 1}) })
+			tc.change(s)
 			var record, check, event bool
-			for _, w := range o.WriteDecision(tc.d, o.Record.Record) {
+			for _, w := range s.WriteDecision(tc.d, s.Record.Record) {
 				record, check, event = record || w.Record != nil, check || w.Check != nil, event || w.Event != nil
 			}
 			if record != tc.record || check != tc.check || event != tc.event {

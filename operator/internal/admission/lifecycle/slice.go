@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -18,14 +19,14 @@ const reasonReplacesSlice = "ReplacesSlice"
 // its own earlier ones. The copy of a slice may have the missing devices, or their quota, and keeps them
 // until the new slice is there. Users can write a record, so a cluster that only a record names gives no
 // devices that are held for others, and the workload waits for its turn.
-func (o *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
+func (s *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
 	if d.Reason != gate.ReasonNoRoom && d.Reason != gate.ReasonHeld {
 		return d
 	}
 	var clusters []string
 	for _, v := range d.Verdicts {
-		isHeld := v.Rejection == gate.RejectHeld && !slices.Contains(o.Job.SliceSeenOn, v.Cluster)
-		if v.Rejection.MayHoldCopy() && !isHeld && slices.Contains(o.Job.SliceOn, v.Cluster) {
+		isHeld := v.Rejection == gate.RejectHeld && !slices.Contains(s.Job.SliceSeenOn, v.Cluster)
+		if v.Rejection.MayHoldCopy() && !isHeld && slices.Contains(s.Job.SliceOn, v.Cluster) {
 			clusters = append(clusters, v.Cluster)
 		}
 	}
@@ -33,7 +34,7 @@ func (o *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
 		return d
 	}
 	message := "it replaces a slice that was sent to " + clusters[0] + ", where that may take the room: " + d.Message
-	if len(o.Record.EverNominated) > 0 {
+	if len(s.Record.EverNominated) > 0 {
 		message = "it or the slice that it replaces was sent to " + clusters[0] + " earlier, where a copy may take the room: " + d.Message
 	}
 	return gate.Decision{State: gate.Ready, Reason: reasonReplacesSlice, Verdicts: d.Verdicts, Order: clusters, Message: gate.Truncate(message)}
@@ -45,17 +46,17 @@ func (o *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
 //
 // The ledger reserves all pods. The entry of the old slice, which ends now, may be the only one that has
 // the running pods.
-func (o *Situation) followRunningSlice() (message string, updates []kueue.PodSetUpdate, res *reservation) {
-	message = "it replaces Workload " + o.Job.RunningSlice.Name + ", whose job already runs"
-	cluster := kueuestate.SentCluster(o.Job.RunningSlice, o.Checks.Own, "")
+func (s *Situation) followRunningSlice() (message string, updates []kueue.PodSetUpdate, res *reservation) {
+	message = "it replaces Workload " + s.Job.RunningSlice.Name + ", whose job already runs"
+	cluster := kueuestate.SentCluster(s.Job.RunningSlice, s.Checks.Own, "")
 	if cluster == "" {
 		return message, nil, nil
 	}
-	for _, update := range kueuestate.FindCheck(o.Job.RunningSlice, o.Checks.Own[0]).PodSetUpdates {
+	for _, update := range kueuestate.FindCheck(s.Job.RunningSlice, s.Checks.Own[0]).PodSetUpdates {
 		updates = append(updates, *update.DeepCopy())
 	}
-	if o.Gate.Known {
-		res = &reservation{Entries: []ledger.Entry{o.Entry(cluster, o.Now)}}
+	if s.Gate.Known {
+		res = &reservation{Entries: []ledger.Entry{s.Entry(cluster, s.Now)}}
 	}
 	return message + " on " + cluster, updates, res
 }
@@ -64,17 +65,24 @@ func (o *Situation) followRunningSlice() (message string, updates []kueue.PodSet
 // elastic job arrives with status.clusterName set, and MultiKueue waits for every other check
 // before it updates the running copy. Without MultiKueue, the workload replaces a slice that runs, or
 // was admitted before its ClusterQueue got the check.
-func (o *Situation) stepFollowKueue() Step {
-	s, w := Step{}, &CheckWrite{Names: o.Checks.Own, RememberReason: true}
+func (s *Situation) stepFollowKueue() Step {
+	next, w := Step{}, &CheckWrite{Names: s.Checks.Own, RememberReason: true}
 	message := "the job ran before its queue had this check"
-	switch cluster := o.Workload.Status.ClusterName; {
+	switch cluster := s.Workload.Status.ClusterName; {
 	case cluster != nil:
 		message = "Kueue placed it on " + *cluster + ", where the job already runs"
-	case o.Job.RunningSlice != nil:
-		message, w.PodSetUpdates, s.Reservation = o.followRunningSlice()
+	case s.Job.RunningSlice != nil:
+		message, w.PodSetUpdates, next.Reservation = s.followRunningSlice()
 	}
 	w.Decision = gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: message}
-	s.Decision = &w.Decision
-	s.Writes = []Write{{Check: w, Event: &Notice{Reason: w.Decision.Reason, Message: message}}}
-	return s
+	next.Decision = &w.Decision
+	next.Writes = []Write{{Check: w, Event: &Notice{Reason: w.Decision.Reason, Message: message}}}
+	return next
+}
+
+func limitOfSlice(s *Situation) string {
+	if len(s.Job.SliceOn) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%q", s.Job.SliceOn)
 }

@@ -11,8 +11,8 @@ import (
 // The slice that is replaced had its turn. The new one does not wait for others that rank before it.
 func TestSliceDoesNotWaitForItsTurn(t *testing.T) {
 	slice := func(seenOn ...string) *Situation {
-		return observationWith(inOrder(noRoom, func(o *Situation) {
-			o.Room.Preceding, o.Job.SliceOn, o.Job.SliceSeenOn = types.NamespacedName{Namespace: "team-b", Name: "first"}, []string{"cluster2"}, seenOn
+		return situationWith(inOrder(noRoom, func(s *Situation) {
+			s.Room.Preceding, s.Job.SliceOn, s.Job.SliceSeenOn = types.NamespacedName{Namespace: "team-b", Name: "first"}, []string{"cluster2"}, seenOn
 		}))
 	}
 	if d, clusters, _ := slice("cluster2").Decide(); d.State != gate.Ready || len(clusters) != 1 || clusters[0] != "cluster2" {
@@ -27,12 +27,12 @@ func TestSliceDoesNotWaitForItsTurn(t *testing.T) {
 // sent there. A user can write a record.
 func TestRecordOfASliceGivesNoHeldDevices(t *testing.T) {
 	held := gate.Decision{State: gate.Pending, Reason: gate.ReasonHeld, Verdicts: []gate.Verdict{{Cluster: "cluster2", Rejection: gate.RejectHeld}}}
-	o := &Situation{Job: Job{SliceOn: []string{"cluster2"}}}
-	if d := o.followReplacedSlice(held); d.State != gate.Pending {
+	s := &Situation{Job: Job{SliceOn: []string{"cluster2"}}}
+	if d := s.followReplacedSlice(held); d.State != gate.Pending {
 		t.Errorf("%s for %v, want Pending", d.State, d.Order)
 	}
-	o.Job.SliceSeenOn = []string{"cluster2"}
-	if d := o.followReplacedSlice(held); d.State != gate.Ready {
+	s.Job.SliceSeenOn = []string{"cluster2"}
+	if d := s.followReplacedSlice(held); d.State != gate.Ready {
 		t.Errorf("%s, want Ready", d.State)
 	}
 }

@@ -27,23 +27,23 @@ const (
 func statesSection() string {
 	var b strings.Builder
 	b.WriteString("\n```mermaid\nstateDiagram-v2\n    [*] --> Idle\n")
-	for _, p := range documentedPhases {
+	for _, p := range phases {
 		for _, to := range p.next {
 			fmt.Fprintf(&b, "    %s --> %s\n", p.phase, to)
 		}
 	}
 	b.WriteString("```\n\nThe first row whose condition holds is the state.\n\n| state | condition | step | next |\n|---|---|---|---|\n")
-	for _, p := range documentedPhases {
+	for _, p := range phases {
 		names := make([]string, len(p.next))
 		for i, to := range p.next {
 			names[i] = string(to)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p.phase, p.condition, p.step, strings.Join(names, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p.phase, p.condition, p.work, strings.Join(names, ", "))
 	}
 	return b.String() + "\n"
 }
 
-// declaredPhases are the Phase constants of reconcile.go, by value.
+// declaredPhases are the Phase constants of phases.go, by value.
 func declaredPhases(t *testing.T) []Phase {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "phases.go", nil, 0)
@@ -89,19 +89,19 @@ func TestStatesDocument(t *testing.T) {
 
 func TestEveryPhaseIsDocumentedOnce(t *testing.T) {
 	var documented []Phase
-	for _, p := range documentedPhases {
+	for _, p := range phases {
 		documented = append(documented, p.phase)
 	}
 	declared := declaredPhases(t)
 	slices.Sort(documented)
 	slices.Sort(declared)
 	if len(declared) < 2 {
-		t.Fatalf("found only %v in reconcile.go", declared)
+		t.Fatalf("found only %v in phases.go", declared)
 	}
 	if diff := cmp.Diff(declared, documented); diff != "" {
 		t.Errorf("phases (-declared +documented):\n%s", diff)
 	}
-	for _, p := range documentedPhases {
+	for _, p := range phases {
 		for _, to := range p.next {
 			if !slices.Contains(declared, to) {
 				t.Errorf("%s leads to %s, which is no phase", p.phase, to)
@@ -115,6 +115,6 @@ func isDocumented(from, to Phase) bool {
 	if slices.Contains([]Phase{from, PhaseDeleted, PhaseCacheStale, PhaseEvicting, PhaseIdle}, to) {
 		return true
 	}
-	i := slices.IndexFunc(documentedPhases, func(p phaseDoc) bool { return p.phase == from })
-	return i >= 0 && slices.Contains(documentedPhases[i].next, to)
+	i := slices.IndexFunc(phases, func(p phaseRow) bool { return p.phase == from })
+	return i >= 0 && slices.Contains(phases[i].next, to)
 }

@@ -13,9 +13,9 @@ import (
 
 // withTrial adds the check of a TrialPolicy.
 func withTrial(state kueue.CheckState) func(*Situation) {
-	return func(o *Situation) {
-		o.Workload.Status.AdmissionChecks = append(o.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: state})
-		o.Checks.Trials = []string{"trial"}
+	return func(s *Situation) {
+		s.Workload.Status.AdmissionChecks = append(s.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: state})
+		s.Checks.Trials = []string{"trial"}
 	}
 }
 
@@ -28,17 +28,17 @@ func TestWorkloadsThatDoNotYield(t *testing.T) {
 		want   bool
 	}{
 		{"no retries", func(*Situation) {}, true},
-		{"Kueue counts retries", func(o *Situation) { o.Workload.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
+		{"Kueue counts retries", func(s *Situation) { s.Workload.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
 		{"its trial lasts", withTrial(kueue.CheckStatePending), false},
 		{"its trial has ended", withTrial(kueue.CheckStateReady), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := observationWith(func(o *Situation) {
-				o.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
-				o.Now = fixture.Noon.Add(time.Hour)
-				tc.change(o)
+			s := situationWith(func(s *Situation) {
+				s.Gate.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield}
+				s.Now = fixture.Noon.Add(time.Hour)
+				tc.change(s)
 			})
-			if got := o.MayYield(); got != tc.want {
+			if got := s.MayYield(); got != tc.want {
 				t.Errorf("may yield: %t, want %t", got, tc.want)
 			}
 		})

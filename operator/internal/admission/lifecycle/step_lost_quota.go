@@ -10,7 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// outdatedChecks are the gate's entries that are Ready for quota that the workload has lost without an
+// OutdatedChecks are the gate's entries that are Ready for quota that the workload has lost without an
 // eviction, which would have reset them:
 //  1. A queue is stopped (Hold) or deleted, a StatefulSet is scaled to 0, or a user closes an admission
 //     gate. Kueue takes the quota and leaves the checks.
@@ -20,32 +20,32 @@ import (
 // workloads that Kueue pins to a cluster. MultiKueue may have copied a workload as soon as it has quota
 // again, so that its check is not taken back then. Without MultiKueue, an entry is outdated if it is
 // older than the reservation by more than clocks differ.
-func (o *Situation) OutdatedChecks() []string {
-	if !kueuestate.IsActive(o.Workload) || kueuestate.IsFinished(o.Workload) || !o.Workload.DeletionTimestamp.IsZero() || kueuestate.IsEvicted(o.Workload) || kueuestate.IsAdmitted(o.Workload) ||
-		o.MultiKueue.Nominates && o.Checks.MultiKueue != "" && !kueuestate.IsPinnedByKueue(o.Workload) {
+func (s *Situation) OutdatedChecks() []string {
+	if !kueuestate.IsActive(s.Workload) || kueuestate.IsFinished(s.Workload) || !s.Workload.DeletionTimestamp.IsZero() || kueuestate.IsEvicted(s.Workload) || kueuestate.IsAdmitted(s.Workload) ||
+		s.MultiKueue.Nominates && s.Checks.MultiKueue != "" && !kueuestate.IsPinnedByKueue(s.Workload) {
 		return nil
 	}
-	hasQuota, reserved, seen := kueuestate.HoldsQuota(o.Workload), o.QuotaReservedAt(), o.Now
-	if o.History.ReservedAt.Equal(reserved) {
-		seen = o.History.QuotaSeenAt
+	hasQuota, reserved, seen := kueuestate.HoldsQuota(s.Workload), s.QuotaReservedAt(), s.Now
+	if s.History.ReservedAt.Equal(reserved) {
+		seen = s.History.QuotaSeenAt
 	}
 	if seen.Before(reserved) { // Kueue's clock is ahead of this one, which is that of the check
 		reserved = seen
 	}
-	if hasQuota && o.Checks.MultiKueue != "" {
+	if hasQuota && s.Checks.MultiKueue != "" {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(o.Checks.Own), func(name string) bool {
-		check := kueuestate.FindCheck(o.Workload, name)
+	return slices.DeleteFunc(slices.Clone(s.Checks.Own), func(name string) bool {
+		check := kueuestate.FindCheck(s.Workload, name)
 		return check.State != kueue.CheckStateReady || hasQuota && reserved.Sub(check.LastTransitionTime.Time) <= timing.MaxClockSkew
 	})
 }
 
 // stepResetChecks sets outdated checks Pending. The gate decides when the workload holds quota.
-func (o *Situation) stepResetChecks() Step {
+func (s *Situation) stepResetChecks() Step {
 	d := gate.Decision{State: gate.Pending, Reason: "QuotaLost", Message: "the last decision was for quota that the workload has lost; the gate decides again when it holds quota"}
 	return Step{Writes: []Write{{
-		Check: &CheckWrite{Names: o.OutdatedChecks(), Decision: d, RememberReason: true},
+		Check: &CheckWrite{Names: s.OutdatedChecks(), Decision: d, RememberReason: true},
 		Event: &Notice{Reason: d.Reason, Message: d.Message},
 	}}}
 }

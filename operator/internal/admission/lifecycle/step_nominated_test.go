@@ -13,10 +13,10 @@ import (
 // In its last stage a nomination is widened to clusters whose room is not known. A full cluster is
 // nominated only if that completes a stuck eviction.
 func TestWideningToClustersOfUnknownRoom(t *testing.T) {
-	later := func(o *Situation) {
-		o.Now = fixture.Noon.Add(3 * time.Minute)
-		for i := range o.Room.Candidates {
-			o.Room.Candidates[i].SampledAt = o.Now
+	later := func(s *Situation) {
+		s.Now = fixture.Noon.Add(3 * time.Minute)
+		for i := range s.Room.Candidates {
+			s.Room.Candidates[i].SampledAt = s.Now
 		}
 	}
 	late := inOrder(sentTo(fixture.Noon, "cluster1"), later)
@@ -26,16 +26,16 @@ func TestWideningToClustersOfUnknownRoom(t *testing.T) {
 		want   []string // nil = not widened
 	}{
 		{"full", late, nil},
-		{"no samples", inOrder(late, func(o *Situation) { o.Room.Candidates[1].SampledAt = time.Time{} }), []string{"cluster1", "cluster2"}},
-		{"no samples, and not connected", inOrder(late, func(o *Situation) {
-			o.Room.Candidates[1].SampledAt, o.MultiKueue.Connected = time.Time{}, []string{"cluster1"}
+		{"no samples", inOrder(late, func(s *Situation) { s.Room.Candidates[1].SampledAt = time.Time{} }), []string{"cluster1", "cluster2"}},
+		{"no samples, and not connected", inOrder(late, func(s *Situation) {
+			s.Room.Candidates[1].SampledAt, s.MultiKueue.Connected = time.Time{}, []string{"cluster1"}
 		}), nil},
-		{"the gate can't decide", inOrder(late, func(o *Situation) { o.Gate.Problem = "no Placement" }), []string{"cluster1", "cluster2"}},
+		{"the gate can't decide", inOrder(late, func(s *Situation) { s.Gate.Problem = "no Placement" }), []string{"cluster1", "cluster2"}},
 		{"full, and an eviction is stuck", inOrder(sentTo(fixture.Noon, "cluster1"), evictedFor(fixture.StuckAfter), later), []string{"cluster1", "cluster2"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
-			for _, w := range Next(observationWith(tc.change)).Writes {
+			for _, w := range Next(situationWith(tc.change)).Writes {
 				if w.Nomination != nil {
 					got = w.Nomination.Clusters
 				}
@@ -51,11 +51,11 @@ func TestWideningToClustersOfUnknownRoom(t *testing.T) {
 // not complete the eviction.
 func TestRepairWaitsForOtherChecks(t *testing.T) {
 	for _, state := range []kueue.CheckState{kueue.CheckStatePending, kueue.CheckStateReady} {
-		s := Next(observationWith(inOrder(evictedFor(fixture.StuckAfter), func(o *Situation) {
-			o.Workload.Status.AdmissionChecks = append(o.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: state})
+		next := Next(situationWith(inOrder(evictedFor(fixture.StuckAfter), func(s *Situation) {
+			s.Workload.Status.AdmissionChecks = append(s.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: state})
 		})))
-		if isRepaired := len(s.Writes) > 0; isRepaired != (state == kueue.CheckStateReady) || s.RequeueAfter == 0 {
-			t.Errorf("the other check is %s: repaired %t, next look in %s", state, isRepaired, s.RequeueAfter)
+		if isRepaired := len(next.Writes) > 0; isRepaired != (state == kueue.CheckStateReady) || next.RequeueAfter == 0 {
+			t.Errorf("the other check is %s: repaired %t, next look in %s", state, isRepaired, next.RequeueAfter)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 )
 
-// chance is a source of random observations.
+// chance is a source of random situations.
 type chance struct{ *rand.Rand }
 
 func (c chance) oneIn(n int) bool { return c.IntN(n) == 0 }
@@ -70,7 +70,7 @@ func (c chance) workload(wl *kueue.Workload) {
 	for i := range wl.Status.AdmissionChecks {
 		wl.Status.AdmissionChecks[i].LastTransitionTime = metav1.NewTime(c.around())
 	}
-	// A seed must always give the same observation, so nothing ranges over a map.
+	// A seed must always give the same situation, so nothing ranges over a map.
 	for _, condition := range []struct {
 		kind string
 		n    int
@@ -117,60 +117,60 @@ func (c chance) workload(wl *kueue.Workload) {
 	}
 }
 
-// observe returns a random observation that rests on a ledger.
+// observe returns a random situation that rests on a ledger.
 func (c chance) observe(l *ledger.Ledger) *Situation {
-	return observationWith(func(o *Situation) {
-		o.Room.LedgerTTL, o.Now = l.TTL, fixture.Noon.Add(time.Duration(c.IntN(1200))*time.Second)
-		c.workload(o.Workload)
+	return situationWith(func(s *Situation) {
+		s.Room.LedgerTTL, s.Now = l.TTL, fixture.Noon.Add(time.Duration(c.IntN(1200))*time.Second)
+		c.workload(s.Workload)
 		if c.oneIn(50) {
-			o.Workload = nil
+			s.Workload = nil
 			return
 		}
 		if c.oneIn(20) {
-			staleCache(o)
-			o.History.LastWrite.At = o.Now
+			staleCache(s)
+			s.History.LastWrite.At = s.Now
 		}
-		o.MultiKueue.Nominates = !c.oneIn(4)
-		o.Job.Cluster = []string{"", "", "", "cluster1"}[c.IntN(4)]
+		s.MultiKueue.Nominates = !c.oneIn(4)
+		s.Job.Cluster = []string{"", "", "", "cluster1"}[c.IntN(4)]
 		if c.oneIn(4) {
-			o.Job.Unplaced = []*kueue.Workload{fixture.Replica(2)}
+			s.Job.Unplaced = []*kueue.Workload{fixture.Replica(2)}
 		}
 		if c.oneIn(2) {
-			o.Job.Primary = c.primary()
+			s.Job.Primary = c.primary()
 		}
-		o.Room.HasTurn, o.Room.OthersPending = c.oneIn(2), c.oneIn(2)
+		s.Room.HasTurn, s.Room.OthersPending = c.oneIn(2), c.oneIn(2)
 		if c.oneIn(4) {
-			o.Room.Preceding = types.NamespacedName{Namespace: "team-b", Name: "first"}
+			s.Room.Preceding = types.NamespacedName{Namespace: "team-b", Name: "first"}
 		}
 		if c.oneIn(8) {
-			o.Job.SliceOn = c.clusters()
-			o.Job.RunningSlice = fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster2", fixture.Noon)
+			s.Job.SliceOn = c.clusters()
+			s.Job.RunningSlice = fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster2", fixture.Noon)
 		}
-		o.MultiKueue.Connected, o.MultiKueue.Disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
-		c.history(&o.History)
-		c.gate(o)
-		hasQuota := kueuestate.HoldsQuota(o.Workload)
+		s.MultiKueue.Connected, s.MultiKueue.Disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
+		c.history(&s.History)
+		c.gate(s)
+		hasQuota := kueuestate.HoldsQuota(s.Workload)
 		if !hasQuota { // see Reconciler.observe
-			o.Gate.Known, o.Gate.Exists, o.Job.Cluster, o.Job.Unplaced, o.Job.Primary = false, false, "", nil, nil
+			s.Gate.Known, s.Gate.Exists, s.Job.Cluster, s.Job.Unplaced, s.Job.Primary = false, false, "", nil, nil
 		}
-		o.Checks.Own = nil
+		s.Checks.Own = nil
 		for _, name := range []string{"plimsoll", "second"} {
-			if kueuestate.FindCheck(o.Workload, name) != nil {
-				o.Checks.Own = append(o.Checks.Own, name)
+			if kueuestate.FindCheck(s.Workload, name) != nil {
+				s.Checks.Own = append(s.Checks.Own, name)
 			}
 		}
-		if kueuestate.FindCheck(o.Workload, "multikueue") == nil {
-			o.Checks.MultiKueue, o.Job = "", Job{RunningSlice: o.Job.RunningSlice}
+		if kueuestate.FindCheck(s.Workload, "multikueue") == nil {
+			s.Checks.MultiKueue, s.Job = "", Job{RunningSlice: s.Job.RunningSlice}
 		} else {
-			o.Job.RunningSlice = nil
+			s.Job.RunningSlice = nil
 		}
-		if len(o.Checks.Own) == 0 {
-			o.Gate.Name, o.Gate.Known, o.Gate.Exists, o.Gate.Problem = "", false, false, ""
+		if len(s.Checks.Own) == 0 {
+			s.Gate.Name, s.Gate.Known, s.Gate.Exists, s.Gate.Problem = "", false, false, ""
 		}
-		if !hasQuota && len(o.OutdatedChecks()) == 0 {
-			o.Checks, o.Gate.Name, o.MultiKueue.Config = Checks{}, "", ""
+		if !hasQuota && len(s.OutdatedChecks()) == 0 {
+			s.Checks, s.Gate.Name, s.MultiKueue.Config = Checks{}, "", ""
 		}
-		o.Room.View = l.View()
+		s.Room.View = l.View()
 	})
 }
 
@@ -202,110 +202,110 @@ func (c chance) history(h *History) {
 	}
 }
 
-func (c chance) gate(o *Situation) {
+func (c chance) gate(s *Situation) {
 	if c.oneIn(10) {
-		o.Gate.Known, o.Gate.Exists = false, c.oneIn(2)
+		s.Gate.Known, s.Gate.Exists = false, c.oneIn(2)
 	}
 	if c.oneIn(10) {
-		o.Gate.Problem = "no Placement"
+		s.Gate.Problem = "no Placement"
 	}
 	after := int32(60)
 	if c.oneIn(4) {
-		o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after
+		s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after
 	}
 	if c.oneIn(4) {
-		o.Gate.Spec.WhenUnplaceable.Mode, o.Gate.Spec.WhenUnplaceable.YieldAfterSeconds = v1alpha1.UnplaceableYield, after
+		s.Gate.Spec.WhenUnplaceable.Mode, s.Gate.Spec.WhenUnplaceable.YieldAfterSeconds = v1alpha1.UnplaceableYield, after
 	}
 	one := int32(1)
 	if c.oneIn(2) {
-		o.Gate.Spec.Widen.By = &one
+		s.Gate.Spec.Widen.By = &one
 	}
-	o.Room.Candidates = nil
+	s.Room.Candidates = nil
 	for _, name := range c.clusters() {
-		candidate := gate.Candidate{Name: name, SampledAt: o.Now.Add(-time.Duration(c.IntN(240)) * time.Second),
+		candidate := gate.Candidate{Name: name, SampledAt: s.Now.Add(-time.Duration(c.IntN(240)) * time.Second),
 			Shapes: []gate.ShapeMetrics{{Fit: gate.Known(float64(c.IntN(3))), EmptyFit: gate.Known(4), Quota: gate.Known(float64(c.IntN(5)))}}}
-		if !o.MultiKueue.isConnected(name) {
+		if !s.MultiKueue.isConnected(name) {
 			candidate.Unusable = "is not connected by Kueue"
 		}
-		o.Room.Candidates = append(o.Room.Candidates, candidate)
+		s.Room.Candidates = append(s.Room.Candidates, candidate)
 	}
 }
 
-// carryOut changes the observation as the step's writes change the hub, and as the controller
+// carryOut changes the situation as the step's writes change the hub, and as the controller
 // remembers them.
-func carryOut(o *Situation, s Step, l *ledger.Ledger) error {
-	if s.Reservation != nil && !l.Commit(o.Room.View, string(o.Workload.UID), s.Reservation.Kept, s.Reservation.Entries, s.Reservation.Hold) {
+func carryOut(s *Situation, next Step, l *ledger.Ledger) error {
+	if next.Reservation != nil && !l.Commit(s.Room.View, string(s.Workload.UID), next.Reservation.Kept, next.Reservation.Entries, next.Reservation.Hold) {
 		return fmt.Errorf("the ledger changed")
 	}
-	if s.LateAttempt > 0 {
-		o.History.LateAttempt = s.LateAttempt
+	if next.LateAttempt > 0 {
+		s.History.LateAttempt = next.LateAttempt
 	}
-	if s.PodsLate != nil {
-		o.History.PodsLate = s.PodsLate
+	if next.PodsLate != nil {
+		s.History.PodsLate = next.PodsLate
 	}
-	for _, w := range s.Writes {
+	for _, w := range next.Writes {
 		switch {
 		case w.Record != nil:
-			annotations := maps.Clone(o.Workload.Annotations)
+			annotations := maps.Clone(s.Workload.Annotations)
 			annotations[v1alpha1.DispatchAnnotation] = w.Record.Record.Encode()
-			o.Workload.Annotations = annotations
+			s.Workload.Annotations = annotations
 			if w.Record.Active != nil {
-				o.Workload.Spec.Active = w.Record.Active
+				s.Workload.Spec.Active = w.Record.Active
 			}
 			if w.Record.Reason != "" {
-				o.History.LastReason = w.Record.Reason
+				s.History.LastReason = w.Record.Reason
 			}
 		case w.Nomination != nil:
-			o.Workload.Status.NominatedClusterNames = w.Nomination.Clusters
+			s.Workload.Status.NominatedClusterNames = w.Nomination.Clusters
 		default:
 			for _, name := range w.Check.Names {
-				entry := kueuestate.FindCheck(o.Workload, name)
+				entry := kueuestate.FindCheck(s.Workload, name)
 				if string(entry.State) != string(w.Check.Decision.State) {
-					entry.LastTransitionTime = metav1.NewTime(o.Now)
+					entry.LastTransitionTime = metav1.NewTime(s.Now)
 				}
 				entry.State, entry.Message = kueue.CheckState(w.Check.Decision.State), w.Check.Decision.Message
 				entry.PodSetUpdates = w.Check.PodSetUpdates
 			}
 			if w.Check.RememberReason {
-				o.History.LastReason = w.Check.Decision.Reason
+				s.History.LastReason = w.Check.Decision.Reason
 			}
 			if w.Check.MessageKind != "" {
-				o.History.LastMessage.Kind, o.History.LastMessage.At = w.Check.MessageKind, o.Now
+				s.History.LastMessage.Kind, s.History.LastMessage.At = w.Check.MessageKind, s.Now
 			}
 		}
 	}
-	o.Record = DecodeRecord(o.Workload, o.Now)
-	if len(o.Checks.Own) > 0 && o.Check().State == kueue.CheckStateReady && o.MayNominate() && kueuestate.AcceptsCheckUpdate(o.Workload) {
-		o.History = o.History.WithNominations(o.Workload.Status.NominatedClusterNames)
+	s.Record = DecodeRecord(s.Workload, s.Now)
+	if len(s.Checks.Own) > 0 && s.Check().State == kueue.CheckStateReady && s.MayNominate() && kueuestate.AcceptsCheckUpdate(s.Workload) {
+		s.History = s.History.WithNominations(s.Workload.Status.NominatedClusterNames)
 	}
-	o.Room.View = l.View()
+	s.Room.View = l.View()
 	return nil
 }
 
 // forbidden returns what a step does that Kueue's state, or another owner, forbids.
-func forbidden(o *Situation, s Step) error {
+func forbidden(s *Situation, next Step) error {
 	switch {
-	case len(s.Writes) > 0 && (o.Workload == nil || PhaseOf(o) == PhaseCacheStale || kueuestate.IsFinished(o.Workload) || !o.Workload.DeletionTimestamp.IsZero()):
+	case len(next.Writes) > 0 && (s.Workload == nil || PhaseOf(s) == PhaseCacheStale || kueuestate.IsFinished(s.Workload) || !s.Workload.DeletionTimestamp.IsZero()):
 		return fmt.Errorf("writes to an object that is gone, finished or not up to date")
-	case s.Wait != nil && (o.Workload == nil || !kueuestate.AcceptsCheckUpdate(o.Workload) || len(o.Checks.Own) == 0):
+	case next.Wait != nil && (s.Workload == nil || !kueuestate.AcceptsCheckUpdate(s.Workload) || len(s.Checks.Own) == 0):
 		return fmt.Errorf("waits for a gate that may not decide")
-	case s.RequeueAfter < 0:
-		return fmt.Errorf("looks again after %s", s.RequeueAfter)
+	case next.RequeueAfter < 0:
+		return fmt.Errorf("looks again after %s", next.RequeueAfter)
 	}
 	hasRecord, isReady := false, map[string]bool{}
-	for _, w := range s.Writes {
+	for _, w := range next.Writes {
 		var err error
 		switch {
 		case w.Record != nil:
-			hasRecord, err = true, forbiddenRecord(o, w.Record)
+			hasRecord, err = true, forbiddenRecord(s, w.Record)
 		case w.Check != nil:
-			err = forbiddenCheck(o, w.Check)
+			err = forbiddenCheck(s, w.Check)
 			for _, name := range w.Check.Names {
 				isReady[name] = w.Check.Decision.State == gate.Ready
 			}
 		default:
-			err = forbiddenNomination(o, w.Nomination, isReady)
-			if err == nil && !hasRecord && PhaseOf(o) != PhaseUngated {
+			err = forbiddenNomination(s, w.Nomination, isReady)
+			if err == nil && !hasRecord && PhaseOf(s) != PhaseUngated {
 				err = fmt.Errorf("nominates without a record")
 			}
 		}
@@ -313,52 +313,52 @@ func forbidden(o *Situation, s Step) error {
 			return err
 		}
 	}
-	return forbiddenHold(o, s)
+	return forbiddenHold(s, next)
 }
 
-func forbiddenRecord(o *Situation, w *RecordWrite) error {
+func forbiddenRecord(s *Situation, w *RecordWrite) error {
 	switch {
-	case PhaseOf(o) == PhaseReturning && (w.Active == nil || *w.Active) && w.Record.SleepsUntil.IsZero():
+	case PhaseOf(s) == PhaseReturning && (w.Active == nil || *w.Active) && w.Record.SleepsUntil.IsZero():
 		return nil
-	case w.Active != nil && !*w.Active && o.Job.Cluster != "":
-		return fmt.Errorf("deactivates a component, so that MultiKueue deletes those that run on %s", o.Job.Cluster)
+	case w.Active != nil && !*w.Active && s.Job.Cluster != "":
+		return fmt.Errorf("deactivates a component, so that MultiKueue deletes those that run on %s", s.Job.Cluster)
 	case w.Active != nil && (*w.Active || w.Record.SleepsUntil.IsZero()):
 		return fmt.Errorf("sets spec.active to %t and activates at %s", *w.Active, w.Record.SleepsUntil)
-	case PhaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload), len(o.Checks.Own) == 0 && PhaseOf(o) != PhaseEvictionStuck:
+	case PhaseOf(s) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(s.Workload), len(s.Checks.Own) == 0 && PhaseOf(s) != PhaseEvictionStuck:
 		return fmt.Errorf("writes the record of a workload that is not the gate's")
 	}
 	return nil
 }
 
-func forbiddenCheck(o *Situation, w *CheckWrite) error {
-	isReset := PhaseOf(o) == PhaseQuotaLost && w.Decision.State == gate.Pending && !kueuestate.IsEvicted(o.Workload) && kueuestate.IsActive(o.Workload) && !kueuestate.IsAdmitted(o.Workload)
-	if len(w.Names) == 0 || PhaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload) && !isReset {
+func forbiddenCheck(s *Situation, w *CheckWrite) error {
+	isReset := PhaseOf(s) == PhaseQuotaLost && w.Decision.State == gate.Pending && !kueuestate.IsEvicted(s.Workload) && kueuestate.IsActive(s.Workload) && !kueuestate.IsAdmitted(s.Workload)
+	if len(w.Names) == 0 || PhaseOf(s) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(s.Workload) && !isReset {
 		return fmt.Errorf("writes checks %v", w.Names)
 	}
 	for _, name := range w.Names {
-		entry := kueuestate.FindCheck(o.Workload, name)
-		if entry == nil || !slices.Contains(o.Checks.Own, name) || PhaseOf(o) != PhaseEvictionStuck && entry.State != kueue.CheckStatePending && entry.State != kueue.CheckStateReady {
+		entry := kueuestate.FindCheck(s.Workload, name)
+		if entry == nil || !slices.Contains(s.Checks.Own, name) || PhaseOf(s) != PhaseEvictionStuck && entry.State != kueue.CheckStatePending && entry.State != kueue.CheckStateReady {
 			return fmt.Errorf("writes check %s: %+v", name, entry)
 		}
 	}
-	if w.Decision.State == gate.Rejected && o.Job.Cluster != "" {
-		return fmt.Errorf("rejects a component, so that MultiKueue deletes those that run on %s", o.Job.Cluster)
+	if w.Decision.State == gate.Rejected && s.Job.Cluster != "" {
+		return fmt.Errorf("rejects a component, so that MultiKueue deletes those that run on %s", s.Job.Cluster)
 	}
-	if w.Decision.State == gate.Rejected && o.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds == nil || w.Decision.State == gate.Retry {
+	if w.Decision.State == gate.Rejected && s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds == nil || w.Decision.State == gate.Retry {
 		return fmt.Errorf("writes state %s", w.Decision.State)
 	}
-	if len(w.PodSetUpdates) > 0 && (w.Decision.State != gate.Ready || o.Checks.MultiKueue != "" && o.MultiKueue.Nominates) {
+	if len(w.PodSetUpdates) > 0 && (w.Decision.State != gate.Ready || s.Checks.MultiKueue != "" && s.MultiKueue.Nominates) {
 		return fmt.Errorf("writes updates of pods")
 	}
 	return nil
 }
 
-func forbiddenNomination(o *Situation, w *NominationWrite, isReady map[string]bool) error {
-	before := o.Workload.Status.NominatedClusterNames
+func forbiddenNomination(s *Situation, w *NominationWrite, isReady map[string]bool) error {
+	before := s.Workload.Status.NominatedClusterNames
 	switch {
-	case !o.MultiKueue.Nominates || !kueuestate.WantsNomination(o.Workload, o.Checks.MultiKueue) || kueuestate.IsPinnedByKueue(o.Workload):
+	case !s.MultiKueue.Nominates || !kueuestate.WantsNomination(s.Workload, s.Checks.MultiKueue) || kueuestate.IsPinnedByKueue(s.Workload):
 		return fmt.Errorf("nominates although another component does")
-	case PhaseOf(o) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(o.Workload):
+	case PhaseOf(s) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(s.Workload):
 		return fmt.Errorf("nominates without quota")
 	case len(w.Clusters) == 0 || len(w.Clusters) > dispatch.MaxNominated || len(slices.Compact(slices.Sorted(slices.Values(w.Clusters)))) != len(w.Clusters):
 		return fmt.Errorf("nominates %v", w.Clusters)
@@ -369,12 +369,12 @@ func forbiddenNomination(o *Situation, w *NominationWrite, isReady map[string]bo
 		}
 	}
 	for _, c := range w.Clusters {
-		if !slices.Contains(before, c) && !o.MultiKueue.isConnected(c) {
+		if !slices.Contains(before, c) && !s.MultiKueue.isConnected(c) {
 			return fmt.Errorf("nominates %s, which Kueue is not connected to", c)
 		}
 	}
-	for _, check := range o.Workload.Status.AdmissionChecks {
-		if name := string(check.Name); name != o.Checks.MultiKueue && check.State != kueue.CheckStateReady && !isReady[name] {
+	for _, check := range s.Workload.Status.AdmissionChecks {
+		if name := string(check.Name); name != s.Checks.MultiKueue && check.State != kueue.CheckStateReady && !isReady[name] {
 			return fmt.Errorf("nominates before check %s is Ready", name)
 		}
 	}
@@ -382,22 +382,22 @@ func forbiddenNomination(o *Situation, w *NominationWrite, isReady map[string]bo
 }
 
 // forbiddenHold: a hold is for the workload itself, on a cluster with fresh samples and too little room.
-func forbiddenHold(o *Situation, s Step) error {
-	if s.Reservation == nil || s.Reservation.Hold == nil {
+func forbiddenHold(s *Situation, next Step) error {
+	if next.Reservation == nil || next.Reservation.Hold == nil {
 		return nil
 	}
-	h := s.Reservation.Hold
-	i := slices.IndexFunc(o.Room.Candidates, func(c gate.Candidate) bool { return c.Name == h.Cluster })
-	if h.UID != string(o.Workload.UID) || i < 0 || s.Decision == nil || s.Decision.State != gate.Pending {
+	h := next.Reservation.Hold
+	i := slices.IndexFunc(s.Room.Candidates, func(c gate.Candidate) bool { return c.Name == h.Cluster })
+	if h.UID != string(s.Workload.UID) || i < 0 || next.Decision == nil || next.Decision.State != gate.Pending {
 		return fmt.Errorf("holds %s for %s", h.Cluster, h.UID)
 	}
-	if c := o.Room.Candidates[i]; o.Now.Sub(c.SampledAt) > gate.RulesOf(&o.Gate.Spec).MaxSampleAge || c.Unusable != "" {
+	if c := s.Room.Candidates[i]; s.Now.Sub(c.SampledAt) > gate.RulesOf(&s.Gate.Spec).MaxSampleAge || c.Unusable != "" {
 		return fmt.Errorf("holds %s on old samples or without a connection", h.Cluster)
 	}
 	return nil
 }
 
-// Whatever the hub shows, the observation has a documented phase, the step is one that Kueue accepts,
+// Whatever the hub shows, the situation has a documented phase, the step is one that Kueue accepts,
 // and carrying it out leads to a state that needs no further write.
 func TestStepsOfRandomObservations(t *testing.T) {
 	if testing.Short() {
@@ -407,25 +407,25 @@ func TestStepsOfRandomObservations(t *testing.T) {
 	covered := map[Phase]int{}
 	for seed := range uint64(40_000) {
 		l := ledger.New(time.Second, time.Hour)
-		o := chance{rand.New(rand.NewPCG(seed, 1))}.observe(l)
+		s := chance{rand.New(rand.NewPCG(seed, 1))}.observe(l)
 		for n := 0; ; n++ {
-			covered[PhaseOf(o)]++
-			s := Next(o)
-			if err := forbidden(o, s); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, PhaseOf(o), err)
+			covered[PhaseOf(s)]++
+			next := Next(s)
+			if err := forbidden(s, next); err != nil {
+				t.Fatalf("seed %d, phase %s: %v", seed, PhaseOf(s), err)
 			}
-			to := s.LeadsTo(PhaseOf(o))
-			if !isDocumented(PhaseOf(o), to) {
-				t.Fatalf("seed %d: %s leads to %s, which is not documented", seed, PhaseOf(o), to)
+			to := next.LeadsTo(PhaseOf(s))
+			if !isDocumented(PhaseOf(s), to) {
+				t.Fatalf("seed %d: %s leads to %s, which is not documented", seed, PhaseOf(s), to)
 			}
-			if len(s.Writes) == 0 {
+			if len(next.Writes) == 0 {
 				break
 			}
 			if n == most {
-				t.Fatalf("seed %d, phase %s: the step still writes %+v", seed, PhaseOf(o), s.Writes[0])
+				t.Fatalf("seed %d, phase %s: the step still writes %+v", seed, PhaseOf(s), next.Writes[0])
 			}
-			if err := carryOut(o, s, l); err != nil {
-				t.Fatalf("seed %d, phase %s: %v", seed, PhaseOf(o), err)
+			if err := carryOut(s, next, l); err != nil {
+				t.Fatalf("seed %d, phase %s: %v", seed, PhaseOf(s), err)
 			}
 		}
 	}

@@ -11,7 +11,7 @@
 //
 // # A round
 //
-// Workloads with the same registry.QueryKey and the same Limits form a line. What the gate decides
+// Workloads with the same registry.QueryKey and the same limits form a line. What the gate decides
 // for one of them also holds for the others, apart from their ranks: if the first of them fits
 // nowhere, neither do the others. Lines with one key share its results.
 //

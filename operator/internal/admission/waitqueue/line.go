@@ -17,8 +17,8 @@ type Entry struct {
 	Workload types.NamespacedName
 	// Key of the workload's queries.
 	Key registry.QueryKey
-	// Limits on where the workload may go. Workloads with one key and the same limits form a line.
-	Limits Limits
+	// Limits on where the workload may go, as text. Workloads with one key and the same limits form a line.
+	Limits string
 	// Rank in the gate's order.
 	Rank order.Rank
 	// Aging of the gate. See order.Rank.
@@ -34,40 +34,10 @@ func (e Entry) IsInLineOf(other Entry) bool { return e.line() == other.line() }
 
 func (e Entry) line() lineKey { return lineKey{e.Key, e.Limits} }
 
-// Limits decide where a workload may go, beside its queries and its rank. The zero value is a
-// workload without limits.
-type Limits struct {
-	// MultiKueueConfig whose clusters the workload may be sent to.
-	MultiKueueConfig string
-	// PermittedClusters are the only clusters that the user permits, quoted; empty = all.
-	PermittedClusters string
-	// JobCluster has the other components of the workload's job.
-	JobCluster string
-	// HasPlaceInJob is true if devices are reserved for the workload on JobCluster. It passes holds there.
-	HasPlaceInJob bool
-	// LeftCluster is the cluster that the workload left for a waiting one, and where it is not sent
-	// again yet.
-	LeftCluster string
-	// SliceOn are the clusters where a slice that the workload replaces may have the missing room,
-	// quoted.
-	SliceOn string
-	// NodeLabels are the values that the workload requires of the labels with which the gate pins
-	// pods to a cluster, quoted.
-	NodeLabels string
-	// RunsFor is the longest time for which the workload runs; zero = unknown. It may pass a hold.
-	RunsFor time.Duration
-	// NoHold is true if no cluster is held for the workload, because it waits for something else than
-	// room.
-	NoHold bool
-	// PreemptsBelow is the priority of a workload that may preempt others, and zero for one that
-	// may not: its priority orders the line only.
-	PreemptsBelow int32
-}
-
 // lineKey identifies the workloads of a line.
 type lineKey struct {
 	registry.QueryKey
-	limits Limits
+	limits string
 }
 
 // line holds the workloads of one lineKey. What one of them gets depends on its rank alone, so

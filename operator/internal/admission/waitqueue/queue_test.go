@@ -271,7 +271,7 @@ func TestRefreshedWakesDuringFastRounds(t *testing.T) {
 func TestLimitsSeparateLines(t *testing.T) {
 	f := newFixture(10)
 	restricted := f.entry(h100, "a", "restricted", 0, time.Hour)
-	restricted.Limits.PermittedClusters = `["cluster1"]`
+	restricted.Limits = `["cluster1"]`
 	f.Add(restricted)
 	f.add("a", "second", 0, time.Minute)
 	f.add("a", "third", 0, time.Second)

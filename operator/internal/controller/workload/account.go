@@ -11,56 +11,56 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 )
 
-// account brings ledger and history up to date with what the observation shows: quota lost
-// or reserved again, admission by a cluster, pods ready.
-func (r *Reconciler) account(o *lifecycle.Situation) {
-	if o.Workload == nil {
-		uid := r.histories.remove(o.Key)
-		r.endAttempt(uid, o, endedUnseen)
+// account brings ledger and history up to date with what the situation shows: quota lost
+// or reserved again, admission by a cluster, pods ready. It returns the situation with the new history.
+func (r *Reconciler) account(s *lifecycle.Situation) *lifecycle.Situation {
+	if s.Workload == nil {
+		uid := r.histories.remove(s.Key)
+		r.endAttempt(uid, s, endedUnseen)
 		r.histories.drop(uid)
-		return
+		return s
 	}
-	uid := o.Workload.UID
-	if former := r.histories.rename(o.Key, uid); former != "" { // deleted and created again between two looks
-		r.endAttempt(former, o, endedUnseen)
+	uid := s.Workload.UID
+	if former := r.histories.rename(s.Key, uid); former != "" { // deleted and created again between two looks
+		r.endAttempt(former, s, endedUnseen)
 		r.histories.drop(former)
 	}
-	if !kueuestate.HoldsQuota(o.Workload) {
+	if !kueuestate.HoldsQuota(s.Workload) {
 		how := endedWithoutQuota
 		switch {
-		case kueuestate.IsFinished(o.Workload):
+		case kueuestate.IsFinished(s.Workload):
 			how = endedFinished
-		case kueuestate.IsEvictedByAdmissionCheck(o.Workload):
+		case kueuestate.IsEvictedByAdmissionCheck(s.Workload):
 			how = endedByWorker
 		}
-		if o.History.Running != nil && !o.Record.Repair {
-			if began, complete, ok := kueuestate.EvictionTimes(o.Workload); ok {
+		if s.History.Running != nil && !s.Record.Repair {
+			if began, complete, ok := kueuestate.EvictionTimes(s.Workload); ok {
 				r.evictions.Observe(began, complete)
 			}
 		}
-		o.History = r.endAttempt(uid, o, how)
-		return
+		return s.WithHistory(r.endAttempt(uid, s, how))
 	}
-	if o.IsNewQuota() {
-		if !o.History.ReservedAt.IsZero() { // Kueue released and reserved the quota between two looks
-			o.History = r.endAttempt(uid, o, endedUnseen)
+	if s.IsNewQuota() {
+		if !s.History.ReservedAt.IsZero() { // Kueue released and reserved the quota between two looks
+			s = s.WithHistory(r.endAttempt(uid, s, endedUnseen))
 		}
-		o.History = o.History.WithQuota(o.Workload, o.QuotaReservedAt(), o.Now)
+		s = s.WithHistory(s.History.WithQuota(s.Workload, s.QuotaReservedAt(), s.Now))
 	}
-	if len(o.Checks.Own) > 0 && o.Check().State == kueue.CheckStateReady && o.MayNominate() && kueuestate.AcceptsCheckUpdate(o.Workload) {
-		o.History = o.History.WithNominations(o.Workload.Status.NominatedClusterNames)
+	if len(s.Checks.Own) > 0 && s.Check().State == kueue.CheckStateReady && s.MayNominate() && kueuestate.AcceptsCheckUpdate(s.Workload) {
+		s = s.WithHistory(s.History.WithNominations(s.Workload.Status.NominatedClusterNames))
 	}
-	if _, waits := o.WaitsForPods(); !waits {
-		o.History.PodsLate = nil
+	if _, waits := s.WaitsForPods(); !waits {
+		s = s.WithHistory(s.History.WithPodsLate(nil))
 	}
-	switch cluster := o.PlacedOn(); {
-	case cluster == "" || !o.Gate.Known:
-	case o.AwaitsWorker():
-		r.holdPinned(o, cluster)
+	switch cluster := s.PlacedOn(); {
+	case cluster == "" || !s.Gate.Known:
+	case s.AwaitsWorker():
+		r.holdPinned(s, cluster)
 	default:
-		r.accountAdmission(o, cluster)
+		s = r.accountAdmission(s, cluster)
 	}
-	r.histories.put(uid, o.History)
+	r.histories.put(uid, s.History)
+	return s
 }
 
 const (
@@ -77,19 +77,19 @@ const (
 
 // endAttempt releases what the workload held. Workloads that wait for its clusters are decided
 // again if it held something: at once, and as the samples come to show the change.
-func (r *Reconciler) endAttempt(uid types.UID, o *lifecycle.Situation, how ending) lifecycle.History {
+func (r *Reconciler) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) lifecycle.History {
 	h := r.histories.get(uid)
-	r.waiting.Remove(o.Key)
+	r.waiting.Remove(s.Key)
 	clusters, podSets := r.ledger.Reserved(string(uid))
 	var held bool
 	if how == endedFinished {
 		held = r.ledger.Release(string(uid))
 	} else {
-		held = r.ledger.MarkEnded(string(uid), o.Now)
+		held = r.ledger.MarkEnded(string(uid), s.Now)
 	}
 	if e := h.Running; e != nil {
 		clusters, podSets = append(clusters, e.Cluster), e.PodSets
-		r.ledger.Credit(ledger.Credit{Cluster: e.Cluster, PodSets: e.PodSets, FinishedAt: o.Now})
+		r.ledger.Credit(ledger.Credit{Cluster: e.Cluster, PodSets: e.PodSets, FinishedAt: s.Now})
 		held = true
 	}
 	if held {
@@ -98,7 +98,7 @@ func (r *Reconciler) endAttempt(uid types.UID, o *lifecycle.Situation, how endin
 		r.waiting.ExpectChanges(2*r.ledger.Settle, podSets, gates...)
 	}
 	if h.Running != nil || len(h.NominatedSeen) > 0 {
-		h = h.WithoutQuota(how == endedByWorker, o.Now)
+		h = h.WithoutQuota(how == endedByWorker, s.Now)
 		r.histories.put(uid, h)
 	}
 	return h
@@ -106,42 +106,43 @@ func (r *Reconciler) endAttempt(uid types.UID, o *lifecycle.Situation, how endin
 
 // accountAdmission records the cluster that admitted the workload, and since when its pods
 // are ready.
-func (r *Reconciler) accountAdmission(o *lifecycle.Situation, cluster string) {
-	e := o.AdmittedEntry(cluster, o.AdmittedAt(o.Now))
-	isNews := o.History.Running == nil || o.History.Running.Cluster != cluster
-	o.History.Running = &e
-	r.ledger.PutRunning(o.RunningOn(e))
+func (r *Reconciler) accountAdmission(s *lifecycle.Situation, cluster string) *lifecycle.Situation {
+	e := s.AdmittedEntry(cluster, s.AdmittedAt(s.Now))
+	isNews := s.History.Running == nil || s.History.Running.Cluster != cluster
+	s = s.WithHistory(s.History.WithRunning(e))
+	r.ledger.PutRunning(s.RunningOn(e))
 	if isNews {
-		took := max(0, lifecycle.LatestPossible(e.DebitedAt, o.Now).Sub(o.History.QuotaSeenAt))
-		r.metrics.admitted(o.Gate.Name, cluster, took)
-		if at := o.History.NominatedAt; !at.IsZero() {
-			r.lag.Observe(at, lifecycle.LatestPossible(e.DebitedAt, o.Now))
+		took := max(0, lifecycle.LatestPossible(e.DebitedAt, s.Now).Sub(s.History.QuotaSeenAt))
+		r.metrics.admitted(s.Gate.Name, cluster, took)
+		if at := s.History.NominatedAt; !at.IsZero() {
+			r.lag.Observe(at, lifecycle.LatestPossible(e.DebitedAt, s.Now))
 		}
 		clusters, _ := r.ledger.Reserved(e.UID)
-		if r.holdAdmitted(o, e) {
+		if r.holdAdmitted(s, e) {
 			r.waiting.MarkFreed(e.PodSets, r.registry.GatesOf(append(clusters, cluster)...)...)
 		}
 	}
-	if since, ok := lifecycle.PodsReadySince(o.Workload, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
+	if since, ok := lifecycle.PodsReadySince(s.Workload, e.DebitedAt); ok && r.ledger.MarkPodsReady(e.UID, since) {
 		r.waiting.ExpectChanges(r.ledger.Settle, e.PodSets, r.registry.GatesOf(cluster)...)
 	}
+	return s
 }
 
 // holdPinned debits what the workload will take from the cluster that Kueue chose for it. After the TTL
 // of the ledger, it is not debited again.
-func (r *Reconciler) holdPinned(o *lifecycle.Situation, cluster string) {
-	if since := o.QuotaReservedAt(); o.Now.Sub(since) < r.ledger.TTL {
-		r.ledger.Debit(o.Entry(cluster, since))
+func (r *Reconciler) holdPinned(s *lifecycle.Situation, cluster string) {
+	if since := s.QuotaReservedAt(); s.Now.Sub(since) < r.ledger.TTL {
+		r.ledger.Debit(s.Entry(cluster, since))
 	}
 }
 
 // holdAdmitted debits what the workload takes from the cluster that admitted it, and reports
 // whether that changed the ledger. The samples already show an admission older than the TTL.
-func (r *Reconciler) holdAdmitted(o *lifecycle.Situation, e ledger.Entry) bool {
-	if o.Now.Sub(e.DebitedAt) < r.ledger.TTL {
+func (r *Reconciler) holdAdmitted(s *lifecycle.Situation, e ledger.Entry) bool {
+	if s.Now.Sub(e.DebitedAt) < r.ledger.TTL {
 		r.ledger.Debit(e)
 	}
-	reportsPodsReady := apimeta.FindStatusCondition(o.Workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
+	reportsPodsReady := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
 	return r.ledger.MarkAdmitted(e.UID, e.Cluster, e.DebitedAt, reportsPodsReady)
 }
 

@@ -54,10 +54,10 @@ func TestDevicesStayReservedUntilSamplesShowThem(t *testing.T) {
 				fixture.SetCondition(wl, kueue.WorkloadPodsReady, tc.podsReady)
 			}
 			b.create(wl)
-			o := b.look()
-			b.ledger.Debit(o.Entry("cluster1", fixture.Noon))
+			s := b.look()
+			b.ledger.Debit(s.Entry("cluster1", fixture.Noon))
 			b.reconcile()
-			if got := b.ledger.View().Devices("cluster1", fixture.Noon.Add(tc.sampled), "other", o.Request.Facts.PodSets[0]); got != tc.want {
+			if got := b.ledger.View().Devices("cluster1", fixture.Noon.Add(tc.sampled), "other", s.Request.Facts.PodSets[0]); got != tc.want {
 				t.Errorf("%d devices reserved beside a sample of %s later, want %d", got, tc.sampled, tc.want)
 			}
 		})
@@ -209,9 +209,9 @@ func TestNominationsAreRememberedForTheCurrentAttempt(t *testing.T) {
 			wl := fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1")
 			tc.change(wl)
 			b.create(wl)
-			o := b.look()
-			b.account(o)
-			if got := len(o.History.NominatedSeen); got != tc.want {
+			s := b.look()
+			s = b.account(s)
+			if got := len(s.History.NominatedSeen); got != tc.want {
 				t.Errorf("%d clusters remembered, want %d", got, tc.want)
 			}
 		})

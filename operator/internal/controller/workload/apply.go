@@ -7,77 +7,87 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
 // apply carries a step out: the wait queue, the writes in order with their events, then
 // metrics and the log. The first write that fails ends the step.
-func (r *Reconciler) apply(ctx context.Context, o *lifecycle.Situation, s lifecycle.Step) error {
-	if s.Wait != nil {
-		r.waiting.Add(*s.Wait)
+func (r *Reconciler) apply(ctx context.Context, s *lifecycle.Situation, next lifecycle.Step) error {
+	if next.Wait != nil {
+		r.waiting.Add(*next.Wait)
 	} else {
-		r.waiting.Remove(o.Key)
+		r.waiting.Remove(s.Key)
 	}
-	if o.Room.HasTurn && s.Decision != nil {
-		r.waiting.Decided(o.Key, lifecycle.DecisionKind(*s.Decision))
-	} else if o.Room.HasTurn {
-		r.waiting.EndTurn(o.Key)
+	if s.Room.HasTurn && next.Decision != nil {
+		r.waiting.Decided(s.Key, lifecycle.DecisionKind(*next.Decision))
+	} else if s.Room.HasTurn {
+		r.waiting.EndTurn(s.Key)
 	}
-	if o.Workload != nil && (s.Reservation == nil || s.Reservation.Hold == nil) {
-		r.ledger.ReleaseHold(string(o.Workload.UID))
+	if s.Workload != nil && (next.Reservation == nil || next.Reservation.Hold == nil) {
+		r.ledger.ReleaseHold(string(s.Workload.UID))
 	}
-	if s.Conflict != nil {
-		r.registry.ReportConflict(o.Gate.Name, s.Conflict.Evidence, s.Conflict.At)
+	if next.Conflict != nil {
+		r.registry.ReportConflict(s.Gate.Name, next.Conflict.Evidence, next.Conflict.At)
 	}
-	if s.Decision != nil && s.Decision.Join != "" {
-		r.registry.RequestCluster(o.Gate.Name, s.Decision.Join, o.Now)
+	if next.Decision != nil && next.Decision.Join != "" {
+		r.registry.RequestCluster(s.Gate.Name, next.Decision.Join, s.Now)
 	}
-	if s.Decision != nil {
-		r.metrics.decided(o.Gate.Name, *s.Decision)
+	if next.Decision != nil {
+		r.metrics.decided(s.Gate.Name, *next.Decision)
 	}
-	if s.Mispredicted {
-		r.metrics.mispredicted(o.Gate.Name)
+	if next.Mispredicted {
+		r.metrics.mispredicted(s.Gate.Name)
 	}
-	if o.Workload == nil {
+	if s.Workload == nil {
 		return nil
 	}
-	if s.Requeued {
-		r.metrics.requeued(o.Gate.Name)
+	if next.Requeued {
+		r.metrics.requeued(s.Gate.Name)
 	}
-	if s.PodsLate != nil {
-		o.History.PodsLate = s.PodsLate
+	w := &writing{Situation: s, Workload: ptr.To(*s.Workload), History: s.History}
+	if next.PodsLate != nil {
+		w.History = w.History.WithPodsLate(next.PodsLate)
 	}
-	if s.LateAttempt > 0 {
-		o.History.LateAttempt = s.LateAttempt
+	if next.LateAttempt > 0 {
+		w.History.LateAttempt = next.LateAttempt
 	}
-	if s.Reservation != nil {
-		o.History = o.History.WithAdmittedPods(s.Reservation.AdmittedPods)
+	if next.Reservation != nil {
+		w.History = w.History.WithAdmittedPods(next.Reservation.AdmittedPods)
 	}
-	r.remember(o)
-	if s.Event != nil {
-		r.record(o, *s.Event)
+	r.remember(w)
+	if next.Event != nil {
+		r.record(s, *next.Event)
 	}
-	done, err := r.writeAll(ctx, o, s.Writes)
-	s.Writes = s.Writes[:done]
-	logStep(ctx, o, s)
+	done, err := r.writeAll(ctx, w, next.Writes)
+	next.Writes = next.Writes[:done]
+	logStep(ctx, s, next)
 	return err
+}
+
+// writing is a situation while its step is written: the workload as the last write left it, and what to remember.
+type writing struct {
+	*lifecycle.Situation
+	Workload *kueue.Workload
+	History  lifecycle.History
 }
 
 // writeAll sends the requests in order, each followed by the event, and returns the number of
 // successful writes.
-func (r *Reconciler) writeAll(ctx context.Context, o *lifecycle.Situation, writes []lifecycle.Write) (int, error) {
+func (r *Reconciler) writeAll(ctx context.Context, s *writing, writes []lifecycle.Write) (int, error) {
 	var live *unstructured.Unstructured
 	for i, w := range writes {
 		var err error
-		if live, err = r.write(ctx, o, w, live); err != nil {
-			o.History.LastWrite.MayBeStored = mayBeStored(err)
-			r.remember(o)
+		if live, err = r.write(ctx, s, w, live); err != nil {
+			s.History.LastWrite.MayBeStored = mayBeStored(err)
+			r.remember(s)
 			return i, err
 		}
 		if w.Event != nil {
-			r.record(o, *w.Event)
+			r.record(s.Situation, *w.Event)
 		}
 	}
 	return len(writes), nil
@@ -85,56 +95,56 @@ func (r *Reconciler) writeAll(ctx context.Context, o *lifecycle.Situation, write
 
 // write sends one request. It returns the workload as the API server has it afterwards, with
 // managedFields, if the request was for the record.
-func (r *Reconciler) write(ctx context.Context, o *lifecycle.Situation, w lifecycle.Write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (r *Reconciler) write(ctx context.Context, s *writing, w lifecycle.Write, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch {
 	case w.Record != nil:
-		live, err := r.writeRecord(ctx, o, *w.Record)
+		live, err := r.writeRecord(ctx, s, *w.Record)
 		if err == nil && w.Record.Reason != "" {
-			o.History.LastReason = w.Record.Reason
-			r.remember(o)
+			s.History.LastReason = w.Record.Reason
+			r.remember(s)
 		}
 		return live, err
 	case w.Nomination != nil:
-		return nil, r.writeNomination(ctx, o, *w.Nomination, live)
+		return nil, r.writeNomination(ctx, s, *w.Nomination, live)
 	}
-	if err := r.writeCheck(ctx, o, *w.Check); err != nil {
+	if err := r.writeCheck(ctx, s, *w.Check); err != nil {
 		return nil, err
 	}
 	if w.Check.RememberReason {
-		o.History.LastReason = w.Check.Decision.Reason
+		s.History.LastReason = w.Check.Decision.Reason
 	}
 	if w.Check.MessageKind != "" {
-		o.History.LastMessage.Kind, o.History.LastMessage.At = w.Check.MessageKind, o.Now
+		s.History.LastMessage.Kind, s.History.LastMessage.At = w.Check.MessageKind, s.Now
 	}
-	r.remember(o)
+	r.remember(s)
 	if w.Check.Decision.State == gate.Ready && w.Check.RememberReason {
-		r.metrics.ready(o.Gate.Name, max(0, r.now().Sub(o.History.QuotaSeenAt)))
+		r.metrics.ready(s.Gate.Name, max(0, r.now().Sub(s.History.QuotaSeenAt)))
 	}
 	return nil, nil
 }
 
-// remember stores the observation's history.
-func (r *Reconciler) remember(o *lifecycle.Situation) { r.histories.put(o.Workload.UID, o.History) }
+// remember stores the situation's history.
+func (r *Reconciler) remember(s *writing) { r.histories.put(s.Workload.UID, s.History) }
 
-func (r *Reconciler) record(o *lifecycle.Situation, e lifecycle.Notice) {
+func (r *Reconciler) record(s *lifecycle.Situation, e lifecycle.Notice) {
 	kind := "Normal"
 	if e.Warning {
 		kind = "Warning"
 	}
-	r.recorder.Eventf(o.Workload, nil, kind, e.Reason, "Gate", "%s", e.Message)
+	r.recorder.Eventf(s.Workload, nil, kind, e.Reason, "Gate", "%s", e.Message)
 }
 
 // logStep writes one info line for a step with an event, and a debug line for any other step.
 // s.writes contains only successful writes. The next reconciliation repeats the failed write
 // and logs the transition then.
-func logStep(ctx context.Context, o *lifecycle.Situation, s lifecycle.Step) {
-	logger := log.FromContext(ctx).WithValues("gate", o.Gate.Name, "from", lifecycle.PhaseOf(o), "to", s.LeadsTo(lifecycle.PhaseOf(o)))
-	events := make([]lifecycle.Notice, 0, len(s.Writes)+1)
-	if s.Event != nil {
-		events = append(events, *s.Event)
+func logStep(ctx context.Context, s *lifecycle.Situation, next lifecycle.Step) {
+	logger := log.FromContext(ctx).WithValues("gate", s.Gate.Name, "from", lifecycle.PhaseOf(s), "to", next.LeadsTo(lifecycle.PhaseOf(s)))
+	events := make([]lifecycle.Notice, 0, len(next.Writes)+1)
+	if next.Event != nil {
+		events = append(events, *next.Event)
 	}
 	var clusters []string
-	for _, w := range s.Writes {
+	for _, w := range next.Writes {
 		if w.Event != nil {
 			events = append(events, *w.Event)
 		}
@@ -143,7 +153,7 @@ func logStep(ctx context.Context, o *lifecycle.Situation, s lifecycle.Step) {
 		}
 	}
 	if len(events) == 0 {
-		logger.V(1).Info("Workload observed", "writes", len(s.Writes), "requeueAfter", s.RequeueAfter)
+		logger.V(1).Info("Workload observed", "writes", len(next.Writes), "requeueAfter", next.RequeueAfter)
 		return
 	}
 	var reasons, messages []string

@@ -65,18 +65,18 @@ func (c *claimTemplates) get(ctx context.Context, reader client.Reader, key type
 // observeClaimTemplates reads the ResourceClaimTemplates of the workload's pods, if the gate's fit
 // query reads shares. An error ends the reconciliation: without the template, the pods would count
 // as pods with unused devices.
-func (r *Reconciler) observeClaimTemplates(ctx context.Context, o *lifecycle.Situation) error {
-	if !shape.OptionsOf(&o.Gate.Spec, nil).Shares {
+func (r *Reconciler) observeClaimTemplates(ctx context.Context, s *lifecycle.Situation) error {
+	if !shape.OptionsOf(&s.Gate.Spec, nil).Shares {
 		return nil
 	}
-	o.Request.ClaimTemplates = map[string]*resourcev1.ResourceClaimSpec{}
-	for i := range o.Workload.Spec.PodSets {
-		for _, name := range shape.ClaimTemplates(&o.Workload.Spec.PodSets[i].Template.Spec) {
-			claim, err := r.claimTemplates.get(ctx, r.live, types.NamespacedName{Namespace: o.Key.Namespace, Name: name}, o.Now)
+	s.Request.ClaimTemplates = map[string]*resourcev1.ResourceClaimSpec{}
+	for i := range s.Workload.Spec.PodSets {
+		for _, name := range shape.ClaimTemplates(&s.Workload.Spec.PodSets[i].Template.Spec) {
+			claim, err := r.claimTemplates.get(ctx, r.live, types.NamespacedName{Namespace: s.Key.Namespace, Name: name}, s.Now)
 			if err != nil {
 				return err
 			}
-			o.Request.ClaimTemplates[name] = claim
+			s.Request.ClaimTemplates[name] = claim
 		}
 	}
 	return nil

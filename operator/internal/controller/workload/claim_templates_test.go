@@ -79,24 +79,24 @@ func TestObserveClaimTemplates(t *testing.T) {
 			reader := &templateReader{err: tc.err}
 			r := &Reconciler{live: reader}
 			for _, after := range []time.Duration{0, time.Second, templateLifetime - time.Second} {
-				o := &lifecycle.Situation{Workload: claiming(tc.template), Gate: lifecycle.Gate{Gate: registry.Gate{Spec: v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.fit}}}}, Now: fixture.Noon.Add(after)}
-				o.Key = client.ObjectKeyFromObject(o.Workload)
-				if err := r.observeClaimTemplates(t.Context(), o); (err != nil) != tc.isError {
+				s := &lifecycle.Situation{Workload: claiming(tc.template), Gate: lifecycle.Gate{Gate: registry.Gate{Spec: v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.fit}}}}, Now: fixture.Noon.Add(after)}
+				s.Key = client.ObjectKeyFromObject(s.Workload)
+				if err := r.observeClaimTemplates(t.Context(), s); (err != nil) != tc.isError {
 					t.Fatal(err)
 				}
 				if tc.isError {
 					continue
 				}
-				if diff := cmp.Diff(tc.want, o.FactsUnder(o.Workload, &o.Gate.Spec).PodSets[0].Share); diff != "" {
+				if diff := cmp.Diff(tc.want, s.FactsUnder(s.Workload, &s.Gate.Spec).PodSets[0].Share); diff != "" {
 					t.Errorf("share (-want +got):\n%s", diff)
 				}
 			}
 			if reader.reads != tc.reads {
 				t.Errorf("%d reads, want %d", reader.reads, tc.reads)
 			}
-			o := &lifecycle.Situation{Workload: claiming(tc.template), Gate: lifecycle.Gate{Gate: registry.Gate{Spec: v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.fit}}}}, Now: fixture.Noon.Add(2 * templateLifetime)}
-			o.Key = client.ObjectKeyFromObject(o.Workload)
-			if err := r.observeClaimTemplates(t.Context(), o); (err != nil) != tc.isError || tc.reads > 0 && reader.reads != tc.reads+1 {
+			s := &lifecycle.Situation{Workload: claiming(tc.template), Gate: lifecycle.Gate{Gate: registry.Gate{Spec: v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.fit}}}}, Now: fixture.Noon.Add(2 * templateLifetime)}
+			s.Key = client.ObjectKeyFromObject(s.Workload)
+			if err := r.observeClaimTemplates(t.Context(), s); (err != nil) != tc.isError || tc.reads > 0 && reader.reads != tc.reads+1 {
 				t.Errorf("%d reads after the lifetime, %v", reader.reads, err)
 			}
 		})

@@ -87,26 +87,26 @@ func (r *Reconciler) otherComponents(ctx context.Context, obj client.Object) []r
 }
 
 // observeComponents reads the other components of the workload's job.
-func (r *Reconciler) observeComponents(ctx context.Context, o *lifecycle.Situation) error {
-	if o.Checks.MultiKueue == "" {
+func (r *Reconciler) observeComponents(ctx context.Context, s *lifecycle.Situation) error {
+	if s.Checks.MultiKueue == "" {
 		return nil
 	}
-	job, err := r.listJob(ctx, o.Workload)
+	job, err := r.listJob(ctx, s.Workload)
 	if err != nil {
 		return err
 	}
 	for i := range job.Items {
 		other := &job.Items[i]
 		hasEnded := kueuestate.IsFinished(other) || !other.DeletionTimestamp.IsZero()
-		if other.UID != o.Workload.UID && !hasEnded && !kueuestate.FollowsPrimary(other) {
-			o.Job.Primary = other
+		if other.UID != s.Workload.UID && !hasEnded && !kueuestate.FollowsPrimary(other) {
+			s.Job.Primary = other
 		}
 		switch cluster := lifecycle.ClusterOf(other); {
-		case other.UID == o.Workload.UID:
+		case other.UID == s.Workload.UID:
 		case cluster != "": // also of a component that has ended: Kueue sends the others there
-			o.Job.Cluster = cluster
+			s.Job.Cluster = cluster
 		case !hasEnded && willStart(other):
-			o.Job.Unplaced = append(o.Job.Unplaced, other)
+			s.Job.Unplaced = append(s.Job.Unplaced, other)
 		}
 	}
 	return nil
@@ -124,13 +124,13 @@ func willStart(wl *kueue.Workload) bool {
 
 // viewFor is the ledger without the reservations of the components that the workload decides
 // for: an earlier decision made them.
-func (r *Reconciler) viewFor(o *lifecycle.Situation) ledger.View {
+func (r *Reconciler) viewFor(s *lifecycle.Situation) ledger.View {
 	view := r.ledger.View()
-	if !o.DecidesForJob() {
+	if !s.DecidesForJob() {
 		return view
 	}
 	var uids []string
-	for _, other := range o.Job.Unplaced {
+	for _, other := range s.Job.Unplaced {
 		uids = append(uids, string(other.UID))
 	}
 	return view.Without(uids)

@@ -2,7 +2,7 @@
 // check of each Workload and, as Kueue's external dispatcher, nominates the clusters that
 // MultiKueue copies it to.
 //
-// reconcile.go is the state machine: phaseOf names the state of an observation, next computes
+// reconcile.go is the state machine: PhaseOf names the state of a situation, next computes
 // the step that the state calls for, apply carries the step out. operator/docs/admission.md
 // has its diagram.
 package workload
@@ -30,6 +30,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
@@ -56,6 +57,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
+	// Decide makes the decisions of gates; nil = as usual.
+	Decide gate.Decider
 	// Workers is the number of concurrent reconciliations; 0 = 8.
 	Workers int
 }
@@ -94,6 +97,7 @@ type Reconciler struct {
 	metrics        *metrics
 	nominates      bool
 	nominateAs     NominateAs
+	decide         gate.Decider
 	now            func() time.Time
 	rebuild        sync.Mutex
 	rebuilt        bool
@@ -121,7 +125,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	opts.Registry.OnChange(func(gateName string) { waiting.MarkDirty(gateName) })
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
-		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominateAs: opts.NominateAs, now: opts.Now,
+		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominateAs: opts.NominateAs, decide: opts.Decide, now: opts.Now,
 		cache: cache, waiting: waiting, histories: newHistories(),
 		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, waiting, opts.Now),

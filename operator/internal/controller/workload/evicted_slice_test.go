@@ -107,8 +107,8 @@ func (b *bench) expectFollower(name, replaces string, isRestart bool, want []str
 	b.clock.add(time.Minute)
 	b.room(map[string]float64{"cluster1": 0, "cluster2": 9})
 	b.create(copiedSlice(name, replaces, b.now()))
-	if o := b.look(); !isRestart && len(want) > 1 && !slices.Equal(o.Job.SliceSeenOn, want[1:]) {
-		b.t.Errorf("seen on %v, want %v", o.Job.SliceSeenOn, want[1:])
+	if s := b.look(); !isRestart && len(want) > 1 && !slices.Equal(s.Job.SliceSeenOn, want[1:]) {
+		b.t.Errorf("seen on %v, want %v", s.Job.SliceSeenOn, want[1:])
 	}
 	b.reconcile()
 	if diff := cmp.Diff(want, b.workload().Status.NominatedClusterNames, cmpopts.EquateEmpty()); diff != "" {

@@ -26,44 +26,44 @@ func (e errNotFound) Error() string { return fmt.Sprintf("workload %s does not e
 
 // Explain decides about a workload as the next reconciliation would, and writes nothing.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.Explanation, error) {
-	o, err := r.observe(ctx, key)
-	if err == nil && o.Workload != nil && !kueuestate.HoldsQuota(o.Workload) {
-		err = r.observeWorkload(ctx, o, o.Workload)
+	s, err := r.observe(ctx, key)
+	if err == nil && s.Workload != nil && !kueuestate.HoldsQuota(s.Workload) {
+		err = r.observeWorkload(ctx, s, s.Workload)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if o.Workload == nil {
+	if s.Workload == nil {
 		return nil, errNotFound{key}
 	}
-	e := &gate.Explanation{Workload: key.String(), Gate: o.Gate.Name, Nominated: o.Workload.Status.NominatedClusterNames,
-		Cluster: o.PlacedOn(), Dispatch: o.Record.Record}
-	if o.Record.Err != nil {
-		e.Problem = o.Record.Err.Error()
+	e := &gate.Explanation{Workload: key.String(), Gate: s.Gate.Name, Nominated: s.Workload.Status.NominatedClusterNames,
+		Cluster: s.PlacedOn(), Dispatch: s.Record.Record}
+	if s.Record.Err != nil {
+		e.Problem = s.Record.Err.Error()
 	}
-	if len(o.Checks.Own) > 0 {
-		e.State, e.Message = string(o.Check().State), o.Check().Message
+	if len(s.Checks.Own) > 0 {
+		e.State, e.Message = string(s.Check().State), s.Check().Message
 	}
-	snapshot := gate.Snapshot{Workload: o.Workload, Own: o.Checks.Own, MultiKueue: o.Checks.MultiKueue, Config: o.MultiKueue.Config, Connected: o.MultiKueue.Connected,
+	snapshot := gate.Snapshot{Workload: s.Workload, Own: s.Checks.Own, MultiKueue: s.Checks.MultiKueue, Config: s.MultiKueue.Config, Connected: s.MultiKueue.Connected,
 		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.nominates}
 	switch {
 	case !r.isLeader():
 		e.Follower = true
 		e.Problem = "this replica of the operator is not the leader, and only the leader knows what the gate would decide; query the leader"
-	case len(o.Checks.Own) == 0:
-	case !o.Gate.Known && o.Gate.Exists:
-		snapshot.Fault = "PlacementGate " + o.Gate.Name + " to be read by the operator"
-	case !o.Gate.Known:
-		snapshot.Fault = "PlacementGate " + o.Gate.Name + ", which does not exist"
-	case o.Gate.Problem != "":
-		snapshot.Fault = "PlacementGate " + o.Gate.Name + " to be repaired: " + o.Gate.Problem
+	case len(s.Checks.Own) == 0:
+	case !s.Gate.Known && s.Gate.Exists:
+		snapshot.Fault = "PlacementGate " + s.Gate.Name + " to be read by the operator"
+	case !s.Gate.Known:
+		snapshot.Fault = "PlacementGate " + s.Gate.Name + ", which does not exist"
+	case s.Gate.Problem != "":
+		snapshot.Fault = "PlacementGate " + s.Gate.Name + " to be repaired: " + s.Gate.Problem
 	default:
-		if err := r.explainDecision(ctx, o, e); err != nil {
+		if err := r.explainDecision(ctx, s, e); err != nil {
 			return nil, err
 		}
 		snapshot.Decision = &e.Decision
 	}
-	e.WaitsFor = snapshot.WaitsFor(o.Now)
+	e.WaitsFor = snapshot.WaitsFor(s.Now)
 	return e, nil
 }
 
@@ -79,25 +79,24 @@ func (r *Reconciler) isLeader() bool {
 
 // explainDecision adds the verdicts on the clusters, and the decision of the next reconciliation. A
 // decision that sends the workload nowhere keeps the order that the verdicts give.
-func (r *Reconciler) explainDecision(ctx context.Context, o *lifecycle.Situation, e *gate.Explanation) error {
-	candidates, fleet, err := r.cache.CandidatesToExplain(ctx, o.Gate.Gate, o.JobFacts())
+func (r *Reconciler) explainDecision(ctx context.Context, s *lifecycle.Situation, e *gate.Explanation) error {
+	clusters, fleet, err := r.cache.CandidatesToExplain(ctx, s.Gate.Gate, s.JobFacts())
 	if err != nil {
 		return err
 	}
-	r.addRoom(o, candidates, fleet)
-	if err := r.measureOthers(ctx, o); err != nil {
+	s = r.withRoom(s, clusters, fleet)
+	if err := r.measureOthers(ctx, s); err != nil {
 		return err
 	}
-	e.Facts = o.JobFacts()
-	attempt := o.Record.Attempt + 1 + kueuestate.CountEvictions(o.Workload)
-	e.Problem, e.Conditions, e.SkippedConditions = o.Room.Fleet.Problem, o.Room.Fleet.Conditions, o.Room.Fleet.SkippedConditions
-	e.Rank, e.Preceding = o.Rank(), ""
-	if o.Room.Preceding.Name != "" {
-		e.Preceding = o.Room.Preceding.String()
+	e.Facts = s.JobFacts()
+	e.Problem, e.Conditions, e.SkippedConditions = s.Room.Fleet.Problem, s.Room.Fleet.Conditions, s.Room.Fleet.SkippedConditions
+	e.Rank, e.Preceding = s.Rank(), ""
+	if s.Room.Preceding.Name != "" {
+		e.Preceding = s.Room.Preceding.String()
 	}
-	e.Decision, e.Clusters = gate.Explain(e.Facts, o.Room.Candidates, o.Room.Fleet, o.Room.View, o.Rules(), attempt, o.Now)
-	e.Decision.Hold = o.UsableHold(e.Decision)
-	next := o.NextDecision()
+	e.Decision, e.Clusters = s.Inputs(s.Record.Attempt + 1).Explain(s.Now)
+	e.Decision.Hold = s.UsableHold(e.Decision)
+	next := s.NextDecision()
 	if next == nil {
 		return nil
 	}

@@ -312,14 +312,15 @@ func (b *bench) reconcile() reconcile.Result {
 // look observes and measures the workload as a reconciliation does.
 func (b *bench) look() *lifecycle.Situation {
 	b.t.Helper()
-	o, err := b.observe(b.t.Context(), b.key)
+	s, err := b.observe(b.t.Context(), b.key)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.measure(b.t.Context(), o); err != nil {
+	s, err = b.measure(b.t.Context(), s)
+	if err != nil {
 		b.t.Fatal(err)
 	}
-	return o
+	return s
 }
 
 // events drains the recorded events.

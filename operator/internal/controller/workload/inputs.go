@@ -18,27 +18,24 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 	if err := r.rebuildOnce(ctx); err != nil {
 		return nil, "", fmt.Errorf("rebuild the ledger: %w", err)
 	}
-	o, err := r.observe(ctx, key)
+	s, err := r.observe(ctx, key)
 	if err != nil {
 		return nil, "", err
 	}
 	switch {
-	case o.Workload == nil:
+	case s.Workload == nil:
 		return nil, "it does not exist", nil
-	case !kueuestate.HoldsQuota(o.Workload):
+	case !kueuestate.HoldsQuota(s.Workload):
 		return nil, "it holds no quota", nil
-	case len(o.Checks.Own) != 1:
+	case len(s.Checks.Own) != 1:
 		return nil, "it does not have one check of a gate", nil
-	case !o.Gate.Known:
-		return nil, "PlacementGate " + o.Gate.Name + " is not known", nil
-	case o.Gate.Problem != "":
-		return nil, "PlacementGate " + o.Gate.Name + " is not ready: " + o.Gate.Problem, nil
+	case !s.Gate.Known:
+		return nil, "PlacementGate " + s.Gate.Name + " is not known", nil
+	case s.Gate.Problem != "":
+		return nil, "PlacementGate " + s.Gate.Name + " is not ready: " + s.Gate.Problem, nil
 	}
-	facts := o.JobFacts()
-	candidates, fleet := r.cache.Candidates(ctx, o.Gate.Gate, facts)
-	o.Room.View = r.viewFor(o)
-	return &gate.Inputs{Facts: facts, Candidates: o.Usable(candidates), Fleet: fleet, View: o.Room.View, Rules: o.Rules(),
-		Attempt: o.Record.Attempt + 1 + kueuestate.CountEvictions(o.Workload), Source: o.Gate.Spec.SourceRef.Name, OwnFit: o.Gate.Spec.Queries.Fit != "", AwaitsCheck: o.AwaitedCheck()}, "", nil
+	candidates, fleet := r.cache.Candidates(ctx, s.Gate.Gate, s.JobFacts())
+	return s.Measured(candidates, fleet, r.viewFor(s)).Inputs(s.Record.Attempt + 1), "", nil
 }
 
 // Holds returns the clusters that gates hold for waiting workloads.

@@ -11,15 +11,15 @@ import (
 
 // observeLostQuota reads the checks of a workload without quota, if a decision for quota that it has
 // lost may still stand in one. Otherwise no step depends on them: most workloads of a hub wait for quota.
-func (r *Reconciler) observeLostQuota(ctx context.Context, o *lifecycle.Situation) error {
-	if !slices.ContainsFunc(o.Workload.Status.AdmissionChecks, isReady) {
+func (r *Reconciler) observeLostQuota(ctx context.Context, s *lifecycle.Situation) error {
+	if !slices.ContainsFunc(s.Workload.Status.AdmissionChecks, isReady) {
 		return nil
 	}
-	if err := r.observeChecks(ctx, o); err != nil {
+	if err := r.observeChecks(ctx, s); err != nil {
 		return err
 	}
-	if len(o.OutdatedChecks()) == 0 {
-		forgetChecks(o)
+	if len(s.OutdatedChecks()) == 0 {
+		forgetChecks(s)
 	}
 	return nil
 }
@@ -27,6 +27,6 @@ func (r *Reconciler) observeLostQuota(ctx context.Context, o *lifecycle.Situatio
 func isReady(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStateReady }
 
 // forgetChecks removes what observeChecks added.
-func forgetChecks(o *lifecycle.Situation) {
-	o.Checks, o.Gate.Name, o.MultiKueue.Config = lifecycle.Checks{}, "", ""
+func forgetChecks(s *lifecycle.Situation) {
+	s.Checks, s.Gate.Name, s.MultiKueue.Config = lifecycle.Checks{}, "", ""
 }

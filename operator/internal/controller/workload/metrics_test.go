@@ -152,10 +152,10 @@ func TestDurationsHaveMillisecondResolution(t *testing.T) {
 			exposed := prometheus.NewRegistry()
 			exposed.MustRegister(b.metrics.readySeconds, b.metrics.admitSeconds)
 			b.clock.add(tc.seen)
-			o := b.look()
-			b.account(o)
+			s := b.look()
+			s = b.account(s)
 			b.clock.add(30 * time.Millisecond)
-			if err := b.apply(t.Context(), o, b.reserve(o)); err != nil {
+			if err := b.apply(t.Context(), s, b.reserve(s)); err != nil {
 				t.Fatal(err)
 			}
 			b.clock.add(200 * time.Millisecond)

@@ -23,30 +23,30 @@ import (
 // writeNomination sets the nominated clusters on the workload as the API server has it now;
 // live = that object, nil = read it. If Kueue's state does not accept a nomination, or the
 // list has changed since the decision, the write is a conflict.
-func (r *Reconciler) writeNomination(ctx context.Context, o *lifecycle.Situation, w lifecycle.NominationWrite, live *unstructured.Unstructured) error {
+func (r *Reconciler) writeNomination(ctx context.Context, s *writing, w lifecycle.NominationWrite, live *unstructured.Unstructured) error {
 	if live == nil {
-		live = workloadPatch(o.Workload, "")
-		if err := r.live.Get(ctx, o.Key, live); err != nil {
+		live = workloadPatch(s.Workload, "")
+		if err := r.live.Get(ctx, s.Key, live); err != nil {
 			return err
 		}
 	}
 	wl := &kueue.Workload{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, wl); err != nil {
-		return fmt.Errorf("read workload %s: %w", o.Key, err)
+		return fmt.Errorf("read workload %s: %w", s.Key, err)
 	}
-	before := o.Workload.Status.NominatedClusterNames
-	if !kueuestate.AcceptsNomination(wl, o.Checks.MultiKueue, o.MultiKueue.EvictionLag, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
-		return newConflict(o.Workload)
+	before := s.Workload.Status.NominatedClusterNames
+	if !kueuestate.AcceptsNomination(wl, s.Checks.MultiKueue, s.MultiKueue.EvictionLag, r.now()) || !slices.Equal(wl.Status.NominatedClusterNames, before) {
+		return newConflict(s.Workload)
 	}
 	u, owner, err := r.nominationPatch(ctx, live, w.Clusters)
 	if err != nil {
 		return err
 	}
 	if err := r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), owner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("nominate clusters for workload %s: %w", o.Key, err)
+		return fmt.Errorf("nominate clusters for workload %s: %w", s.Key, err)
 	}
-	o.History = o.History.Nominated(len(before) == 0, r.now())
-	r.rememberWrite(o, u)
+	s.History = s.History.Nominated(len(before) == 0, r.now())
+	r.rememberWrite(s, u)
 	added := slices.DeleteFunc(slices.Clone(w.Clusters), func(c string) bool { return slices.Contains(before, c) })
 	r.metrics.nominated(added, w.Reason)
 	return nil

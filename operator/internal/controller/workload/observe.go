@@ -25,74 +25,74 @@ import (
 
 // newSituation has what does not depend on the workload.
 func (r *Reconciler) newSituation(key types.NamespacedName) *lifecycle.Situation {
-	return &lifecycle.Situation{Key: key, Now: r.now(), MultiKueue: lifecycle.MultiKueue{Nominates: r.nominates}, Room: lifecycle.Room{LedgerTTL: r.ledger.TTL}}
+	return &lifecycle.Situation{Key: key, Now: r.now(), Gate: lifecycle.Gate{Decide: r.decide}, MultiKueue: lifecycle.MultiKueue{Nominates: r.nominates}, Room: lifecycle.Room{LedgerTTL: r.ledger.TTL}}
 }
 
 // observe reads the workload and every object that its next step depends on.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*lifecycle.Situation, error) {
-	o := r.newSituation(key)
-	o.Room.HasTurn = r.waiting.HasTurn(key)
+	s := r.newSituation(key)
+	s.Room.HasTurn = r.waiting.HasTurn(key)
 	wl := &kueue.Workload{}
 	if err := r.client.Get(ctx, key, wl); apierrors.IsNotFound(err) {
-		return o, nil
+		return s, nil
 	} else if err != nil {
 		return nil, err
 	}
 	if !kueuestate.HoldsQuota(wl) {
-		r.observeRecord(o, wl)
-		return o, r.observeLostQuota(ctx, o)
+		r.observeRecord(s, wl)
+		return s, r.observeLostQuota(ctx, s)
 	}
-	return o, r.observeWorkload(ctx, o, wl)
+	return s, r.observeWorkload(ctx, s, wl)
 }
 
 // observeRecord reads what the controller itself knows of the workload.
-func (r *Reconciler) observeRecord(o *lifecycle.Situation, wl *kueue.Workload) {
-	o.Workload = wl
-	o.History, o.MultiKueue.Lag = r.histories.get(wl.UID), r.lag.At(o.Now)
-	o.MultiKueue.EvictionLag = max(o.MultiKueue.Lag, r.evictions.At(o.Now))
-	o.Record = lifecycle.DecodeRecord(wl, o.Now)
+func (r *Reconciler) observeRecord(s *lifecycle.Situation, wl *kueue.Workload) {
+	s.Workload = wl
+	s.History, s.MultiKueue.Lag = r.histories.get(wl.UID), r.lag.At(s.Now)
+	s.MultiKueue.EvictionLag = max(s.MultiKueue.Lag, r.evictions.At(s.Now))
+	s.Record = lifecycle.DecodeRecord(wl, s.Now)
 }
 
-func (r *Reconciler) observeWorkload(ctx context.Context, o *lifecycle.Situation, wl *kueue.Workload) error {
-	r.observeRecord(o, wl)
-	if err := r.observeChecks(ctx, o); err != nil {
+func (r *Reconciler) observeWorkload(ctx context.Context, s *lifecycle.Situation, wl *kueue.Workload) error {
+	r.observeRecord(s, wl)
+	if err := r.observeChecks(ctx, s); err != nil {
 		return err
 	}
-	if err := r.observeComponents(ctx, o); err != nil {
+	if err := r.observeComponents(ctx, s); err != nil {
 		return err
 	}
-	if err := r.observeReplacedSlice(ctx, o); err != nil {
+	if err := r.observeReplacedSlice(ctx, s); err != nil {
 		return err
 	}
-	if err := r.observeFlavors(ctx, o); err != nil {
+	if err := r.observeFlavors(ctx, s); err != nil {
 		return err
 	}
-	if o.Checks.MultiKueue == "" {
-		o.Request.NodeRequirements = o.RequirementsOnNodes()
-	} else if err := r.observeWorkers(ctx, o); err != nil {
+	if s.Checks.MultiKueue == "" {
+		s.Request.NodeRequirements = s.RequirementsOnNodes()
+	} else if err := r.observeWorkers(ctx, s); err != nil {
 		return err
 	}
-	if len(o.Checks.Own) > 0 {
-		if err := r.observeGate(ctx, o); err != nil {
+	if len(s.Checks.Own) > 0 {
+		if err := r.observeGate(ctx, s); err != nil {
 			return err
 		}
 	}
-	if err := r.observeProfile(ctx, o); err != nil {
+	if err := r.observeProfile(ctx, s); err != nil {
 		return err
 	}
-	if err := r.observeClaimTemplates(ctx, o); err != nil {
+	if err := r.observeClaimTemplates(ctx, s); err != nil {
 		return err
 	}
-	o.Request.Facts = o.FactsUnder(o.Workload, &o.Gate.Spec)
-	o.Gate.TotalWaiting = r.registry.TotalWaiting()
-	o.Gate.Conflict = r.registry.Conflict(o.Gate.Name, o.Now)
+	s.Request.Facts = s.FactsUnder(s.Workload, &s.Gate.Spec)
+	s.Gate.TotalWaiting = r.registry.TotalWaiting()
+	s.Gate.Conflict = r.registry.Conflict(s.Gate.Name, s.Now)
 	return nil
 }
 
-func (r *Reconciler) observeChecks(ctx context.Context, o *lifecycle.Situation) error {
-	forgetChecks(o)
+func (r *Reconciler) observeChecks(ctx context.Context, s *lifecycle.Situation) error {
+	forgetChecks(s)
 	gates := map[string]string{}
-	for _, entry := range o.Workload.Status.AdmissionChecks {
+	for _, entry := range s.Workload.Status.AdmissionChecks {
 		check := &kueue.AdmissionCheck{}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: string(entry.Name)}, check); apierrors.IsNotFound(err) {
 			continue // Kueue removes the entry of a deleted check
@@ -100,18 +100,18 @@ func (r *Reconciler) observeChecks(ctx context.Context, o *lifecycle.Situation) 
 			return err
 		}
 		if name, ok := kueuestate.GateOf(check); ok {
-			o.Checks.Own, gates[check.Name] = append(o.Checks.Own, check.Name), name
+			s.Checks.Own, gates[check.Name] = append(s.Checks.Own, check.Name), name
 		}
 		if check.Spec.ControllerName == v1alpha1.TrialControllerName {
-			o.Checks.Trials = append(o.Checks.Trials, check.Name)
+			s.Checks.Trials = append(s.Checks.Trials, check.Name)
 		}
 		if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
-			o.Checks.MultiKueue, o.MultiKueue.Config = check.Name, name
+			s.Checks.MultiKueue, s.MultiKueue.Config = check.Name, name
 		}
 	}
-	slices.Sort(o.Checks.Own)
-	if len(o.Checks.Own) > 0 {
-		o.Gate.Name = gates[o.Checks.Own[0]]
+	slices.Sort(s.Checks.Own)
+	if len(s.Checks.Own) > 0 {
+		s.Gate.Name = gates[s.Checks.Own[0]]
 	}
 	return nil
 }
@@ -119,25 +119,25 @@ func (r *Reconciler) observeChecks(ctx context.Context, o *lifecycle.Situation) 
 // observeFlavors reads the flavors that Kueue assigned. A flavor that does not exist has no
 // labels; any other error ends the reconciliation, because a missing label would widen the
 // workload to every device model.
-func (r *Reconciler) observeFlavors(ctx context.Context, o *lifecycle.Situation) error {
-	o.Request.FlavorLabels = map[string]map[string]string{}
-	if o.Workload.Status.Admission == nil {
+func (r *Reconciler) observeFlavors(ctx context.Context, s *lifecycle.Situation) error {
+	s.Request.FlavorLabels = map[string]map[string]string{}
+	if s.Workload.Status.Admission == nil {
 		return nil
 	}
-	for _, name := range o.AssignedFlavors() {
+	for _, name := range s.AssignedFlavors() {
 		flavor := &kueue.ResourceFlavor{}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		o.Request.FlavorLabels[name] = flavor.Spec.NodeLabels
+		s.Request.FlavorLabels[name] = flavor.Spec.NodeLabels
 	}
-	return r.observeQueue(ctx, o)
+	return r.observeQueue(ctx, s)
 }
 
-func (r *Reconciler) observeWorkers(ctx context.Context, o *lifecycle.Situation) error {
-	o.MultiKueue.ConnectedSince, o.MultiKueue.Disconnected = map[string]time.Time{}, map[string]string{}
+func (r *Reconciler) observeWorkers(ctx context.Context, s *lifecycle.Situation) error {
+	s.MultiKueue.ConnectedSince, s.MultiKueue.Disconnected = map[string]time.Time{}, map[string]string{}
 	config := &kueue.MultiKueueConfig{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: o.MultiKueue.Config}, config); err != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: s.MultiKueue.Config}, config); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	for _, name := range config.Spec.Clusters {
@@ -150,104 +150,96 @@ func (r *Reconciler) observeWorkers(ctx context.Context, o *lifecycle.Situation)
 			cluster = nil
 		}
 		why := kueuestate.DisconnectedReason(config, name, cluster)
-		if why == "" && !kueuestate.AllowsCluster(o.Workload, name) {
+		if why == "" && !kueuestate.AllowsCluster(s.Workload, name) {
 			why = "is not in annotation " + kueuestate.ClusterNamesAnnotation
 		}
 		if why != "" {
-			o.MultiKueue.Disconnected[name] = why
+			s.MultiKueue.Disconnected[name] = why
 			continue
 		}
-		o.MultiKueue.Connected = append(o.MultiKueue.Connected, name)
+		s.MultiKueue.Connected = append(s.MultiKueue.Connected, name)
 		active := apimeta.FindStatusCondition(cluster.Status.Conditions, kueue.MultiKueueClusterActive)
-		o.MultiKueue.ConnectedSince[name] = active.LastTransitionTime.Time
+		s.MultiKueue.ConnectedSince[name] = active.LastTransitionTime.Time
 	}
 	return nil
 }
 
 // observeGate takes the gate from the registry. If the registry does not have it, the API
 // server's spec at least provides the widening times and the model's labels.
-func (r *Reconciler) observeGate(ctx context.Context, o *lifecycle.Situation) error {
-	name := o.Gate.Name
-	o.Gate.Gate, o.Gate.Known = r.registry.Get(name)
-	o.Gate.Exists = o.Gate.Known
-	if !o.Gate.Known {
+func (r *Reconciler) observeGate(ctx context.Context, s *lifecycle.Situation) error {
+	name := s.Gate.Name
+	s.Gate.Gate, s.Gate.Known = r.registry.Get(name)
+	s.Gate.Exists = s.Gate.Known
+	if !s.Gate.Known {
 		pg := &v1alpha1.PlacementGate{}
 		err := r.client.Get(ctx, client.ObjectKey{Name: name}, pg)
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		o.Gate.Exists, o.Gate.Gate = err == nil, registry.Gate{Name: name, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
+		s.Gate.Exists, s.Gate.Gate = err == nil, registry.Gate{Name: name, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
 		return nil
 	}
-	if mk := o.Gate.Spec.MultiKueue; o.Gate.Problem == "" && mk != nil && o.Checks.MultiKueue != "" && mk.ConfigName != o.MultiKueue.Config {
-		o.Gate.Problem = fmt.Sprintf("admission check %s uses MultiKueueConfig %s but the gate maintains %s; name the same in both", o.Checks.MultiKueue, o.MultiKueue.Config, mk.ConfigName)
+	if mk := s.Gate.Spec.MultiKueue; s.Gate.Problem == "" && mk != nil && s.Checks.MultiKueue != "" && mk.ConfigName != s.MultiKueue.Config {
+		s.Gate.Problem = fmt.Sprintf("admission check %s uses MultiKueueConfig %s but the gate maintains %s; name the same in both", s.Checks.MultiKueue, s.MultiKueue.Config, mk.ConfigName)
 	}
 	return nil
 }
 
 // observeProfile reads the JobProfile of the workload, if a query of the gate reads it. Runs of the
 // components of a job have no profile.
-func (r *Reconciler) observeProfile(ctx context.Context, o *lifecycle.Situation) error {
-	if !shape.UsesProfiles(&o.Gate.Spec) || kueuestate.IsComponent(o.Workload) {
+func (r *Reconciler) observeProfile(ctx context.Context, s *lifecycle.Situation) error {
+	if !shape.UsesProfiles(&s.Gate.Spec) || kueuestate.IsComponent(s.Workload) {
 		return nil
 	}
 	p := &v1alpha1.JobProfile{}
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: o.Key.Namespace, Name: profile.RecordedName(o.Workload)}, p)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: s.Key.Namespace, Name: profile.RecordedName(s.Workload)}, p)
 	if err == nil {
-		o.Request.Profile = &p.Status
+		s.Request.Profile = &p.Status
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// measure adds what a decision needs: query results, the ledger's view and the pending
+// measure returns the situation with what a decision needs: query results, the ledger's view and the pending
 // workloads. Other phases need none of it.
-func (r *Reconciler) measure(ctx context.Context, o *lifecycle.Situation) error {
+func (r *Reconciler) measure(ctx context.Context, s *lifecycle.Situation) (*lifecycle.Situation, error) {
 	switch {
-	case o.Decides():
-		r.measureRoom(ctx, o)
-	case lifecycle.PhaseOf(o) == lifecycle.PhaseGateUnknown && o.Gate.Exists:
-		o.Room.Key = r.cache.KeyOf(o.Gate.Gate, o.JobFacts())
+	case s.Decides():
+		clusters, fleet := r.cache.Candidates(ctx, s.Gate.Gate, s.JobFacts())
+		s = r.withRoom(s, clusters, fleet)
+		s.Room.HoldingOn = r.holdingOn(ctx, s)
+	case lifecycle.PhaseOf(s) == lifecycle.PhaseGateUnknown && s.Gate.Exists:
+		s.Room.Key = r.cache.KeyOf(s.Gate.Gate, s.JobFacts())
 	}
-	return r.measureOthers(ctx, o)
+	return s, r.measureOthers(ctx, s)
 }
 
 // measureOthers adds whether other workloads wait for the quota of a workload that may yield.
-func (r *Reconciler) measureOthers(ctx context.Context, o *lifecycle.Situation) error {
-	if !o.Decides() && lifecycle.PhaseOf(o) != lifecycle.PhaseAwaitingPrimary || !o.MayYield() {
-		return nil
+func (r *Reconciler) measureOthers(ctx context.Context, s *lifecycle.Situation) (err error) {
+	if (s.Decides() || lifecycle.PhaseOf(s) == lifecycle.PhaseAwaitingPrimary) && s.MayYield() {
+		s.Room.OthersPending, err = r.pending.hasOther(ctx, r.client, s.Workload, s.Now)
 	}
-	var err error
-	o.Room.OthersPending, err = r.pending.hasOther(ctx, r.client, o.Workload, o.Now)
 	return err
 }
 
-// measureRoom adds the query results and the ledger's view.
-func (r *Reconciler) measureRoom(ctx context.Context, o *lifecycle.Situation) {
-	candidates, fleet := r.cache.Candidates(ctx, o.Gate.Gate, o.JobFacts())
-	r.addRoom(o, candidates, fleet)
-	o.Room.HoldingOn = r.holdingOn(ctx, o)
-}
-
-// addRoom adds query results of the job's facts, and the ledger's view.
-func (r *Reconciler) addRoom(o *lifecycle.Situation, candidates []gate.Candidate, fleet gate.Fleet) {
-	o.Room.Key = r.cache.KeyOf(o.Gate.Gate, o.JobFacts())
-	o.Room.Fleet = fleet
-	o.Room.Candidates = o.Usable(candidates)
-	o.Room.View = r.viewFor(o)
-	o.Room.Preceding = r.waiting.Preceding(o.WaitEntry(o.Room.Key))
+// withRoom adds query results of the job's facts, and the ledger's view.
+func (r *Reconciler) withRoom(s *lifecycle.Situation, clusters []gate.Candidate, fleet gate.Fleet) *lifecycle.Situation {
+	s = s.Measured(clusters, fleet, r.viewFor(s))
+	s.Room.Key = r.cache.KeyOf(s.Gate.Gate, s.JobFacts())
+	s.Room.Preceding = r.waiting.Preceding(s.WaitEntry(s.Room.Key))
+	return s
 }
 
 // holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them
 // only when the nomination is about to be widened. If that query fails, the time alone decides.
-func (r *Reconciler) holdingOn(ctx context.Context, o *lifecycle.Situation) []string {
-	owners := o.Owners()
-	if !o.IsWideningDue() || o.Room.Fleet.Problem != "" || len(owners) == 0 {
+func (r *Reconciler) holdingOn(ctx context.Context, s *lifecycle.Situation) []string {
+	owners := s.Owners()
+	if !s.IsWideningDue() || s.Room.Fleet.Problem != "" || len(owners) == 0 {
 		return nil
 	}
-	clusters, err := r.cache.HolderClusters(ctx, o.Room.Key, owners)
+	clusters, err := r.cache.HolderClusters(ctx, s.Room.Key, owners)
 	if err != nil {
 		log.FromContext(ctx).Info("Widening does not wait for an admission: the query for the holders of devices failed", "error", err.Error())
 		return nil
 	}
-	return slices.DeleteFunc(clusters, func(c string) bool { return !slices.Contains(o.Workload.Status.NominatedClusterNames, c) })
+	return slices.DeleteFunc(clusters, func(c string) bool { return !slices.Contains(s.Workload.Status.NominatedClusterNames, c) })
 }

@@ -16,19 +16,19 @@ import (
 // observeQueue reads the workload's ClusterQueue: whether checks are still to come, which ClusterQueues
 // share quota with it, and from whom it may take quota. The queues of the same name on the workers are assumed to have the same policy and
 // cohort.
-func (r *Reconciler) observeQueue(ctx context.Context, o *lifecycle.Situation) error {
+func (r *Reconciler) observeQueue(ctx context.Context, s *lifecycle.Situation) error {
 	queue := &kueue.ClusterQueue{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: string(o.Workload.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: string(s.Workload.Status.Admission.ClusterQueue)}, queue); client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	o.Queue.LacksChecks = kueuestate.LacksChecks(queue, o.Workload)
+	s.Queue.LacksChecks = kueuestate.LacksChecks(queue, s.Workload)
 	policy := kueue.ClusterQueuePreemption{}
 	if queue.Spec.Preemption != nil {
 		policy = *queue.Spec.Preemption
 	}
-	o.Queue.PreemptsLowerPriority = isPreempting(policy.WithinClusterQueue)
-	o.Queue.CanPreempt = o.Queue.PreemptsLowerPriority || isPreempting(policy.ReclaimWithinCohort)
-	if queue.Spec.CohortName == "" || o.Checks.MultiKueue == "" {
+	s.Queue.PreemptsLowerPriority = isPreempting(policy.WithinClusterQueue)
+	s.Queue.CanPreempt = s.Queue.PreemptsLowerPriority || isPreempting(policy.ReclaimWithinCohort)
+	if queue.Spec.CohortName == "" || s.Checks.MultiKueue == "" {
 		return nil
 	}
 	cohorts, queues := &kueue.CohortList{}, &kueue.ClusterQueueList{}
@@ -38,17 +38,17 @@ func (r *Reconciler) observeQueue(ctx context.Context, o *lifecycle.Situation) e
 		}
 	}
 	mayReclaim, parents := isPreempting(policy.ReclaimWithinCohort), kueuestate.ParentCohorts(cohorts)
-	o.Queue.PreemptsUncounted = mayReclaim && policy.BorrowWithinCohort != nil && policy.BorrowWithinCohort.Policy != kueue.BorrowWithinCohortPolicyNever
-	o.Queue.Reclaim = gate.Reclaim{AnyPriority: policy.ReclaimWithinCohort == kueue.PreemptionPolicyAny}
+	s.Queue.PreemptsUncounted = mayReclaim && policy.BorrowWithinCohort != nil && policy.BorrowWithinCohort.Policy != kueue.BorrowWithinCohortPolicyNever
+	s.Queue.Reclaim = gate.Reclaim{AnyPriority: policy.ReclaimWithinCohort == kueue.PreemptionPolicyAny}
 	root := kueuestate.RootCohort(queue.Spec.CohortName, parents)
 	for i := range queues.Items {
 		other := &queues.Items[i]
 		if other.Name == queue.Name || other.Spec.CohortName == "" || kueuestate.RootCohort(other.Spec.CohortName, parents) != root {
 			continue
 		}
-		o.Queue.CohortQueues = append(o.Queue.CohortQueues, other.Name)
+		s.Queue.CohortQueues = append(s.Queue.CohortQueues, other.Name)
 		if mayReclaim && other.Spec.CohortName == queue.Spec.CohortName {
-			o.Queue.Reclaim.Queues = append(o.Queue.Reclaim.Queues, other.Name)
+			s.Queue.Reclaim.Queues = append(s.Queue.Reclaim.Queues, other.Name)
 		}
 	}
 	return nil

@@ -45,10 +45,10 @@ func TestPreemptionPolicies(t *testing.T) {
 				}
 			}
 			b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
-			o := b.look()
-			rules := o.Rules()
-			if o.Request.Facts.Preempts != tc.preempts || rules.PreemptsLowerPriority != tc.lowerPriority || o.Request.Facts.Reclaims != (len(tc.want.Queues) > 0) {
-				t.Errorf("preempts %t, lower priorities %t, reclaims %t", o.Request.Facts.Preempts, rules.PreemptsLowerPriority, o.Request.Facts.Reclaims)
+			s := b.look()
+			rules := s.Rules()
+			if s.Request.Facts.Preempts != tc.preempts || rules.PreemptsLowerPriority != tc.lowerPriority || s.Request.Facts.Reclaims != (len(tc.want.Queues) > 0) {
+				t.Errorf("preempts %t, lower priorities %t, reclaims %t", s.Request.Facts.Preempts, rules.PreemptsLowerPriority, s.Request.Facts.Reclaims)
 			}
 			if diff := cmp.Diff(tc.want, rules.Reclaim, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("reclaims (-want +got):\n%s", diff)

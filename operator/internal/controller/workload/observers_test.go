@@ -172,7 +172,7 @@ func credentialsOf(t *testing.T, name string) func() string {
 	}
 }
 
-// metricSum returns the sum of a gauge's values, or of a histogram's observations, over the
+// metricSum returns the sum of a gauge's values, or of a histogram's situations, over the
 // series with a label of this value.
 func metricSum(g Gomega, registry *prometheus.Registry, name, labelValue string) func() float64 {
 	return func() (sum float64) {

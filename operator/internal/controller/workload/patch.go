@@ -44,20 +44,20 @@ type patchOperation struct {
 // writeCheck patches the gate's fields of its own entries at the resourceVersion that the
 // decision rests on. A conflict means that the decision is out of date. A JSON patch costs the
 // API server a fraction of a server-side apply.
-func (r *Reconciler) writeCheck(ctx context.Context, o *lifecycle.Situation, w lifecycle.CheckWrite) error {
-	text, err := json.Marshal(checkPatch(o.Workload, w, metav1.NewTime(r.now())))
+func (r *Reconciler) writeCheck(ctx context.Context, s *writing, w lifecycle.CheckWrite) error {
+	text, err := json.Marshal(checkPatch(s.Workload, w, metav1.NewTime(r.now())))
 	if err != nil {
 		return err
 	}
-	patched := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: o.Workload.Namespace, Name: o.Workload.Name}}
+	patched := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: s.Workload.Namespace, Name: s.Workload.Name}}
 	err = r.client.Status().Patch(ctx, patched, client.RawPatch(types.JSONPatchType, text), checkOwner)
 	if apierrors.IsInvalid(err) {
-		err = r.conflictIfChanged(ctx, o.Workload, err)
+		err = r.conflictIfChanged(ctx, s.Workload, err)
 	}
 	if err != nil {
-		return fmt.Errorf("write check %s of workload %s: %w", strings.Join(w.Names, ", "), o.Key, err)
+		return fmt.Errorf("write check %s of workload %s: %w", strings.Join(w.Names, ", "), s.Key, err)
 	}
-	r.rememberWrite(o, patched)
+	r.rememberWrite(s, patched)
 	return nil
 }
 
@@ -97,20 +97,20 @@ func (r *Reconciler) conflictIfChanged(ctx context.Context, wl *kueue.Workload, 
 
 // writeRecord patches the annotation and, if active is set, spec.active. It returns the
 // workload as the API server has it afterwards, with managedFields.
-func (r *Reconciler) writeRecord(ctx context.Context, o *lifecycle.Situation, w lifecycle.RecordWrite) (*unstructured.Unstructured, error) {
-	patch, err := w.Record.Patch(o.Workload.ResourceVersion, w.Active)
+func (r *Reconciler) writeRecord(ctx context.Context, s *writing, w lifecycle.RecordWrite) (*unstructured.Unstructured, error) {
+	patch, err := w.Record.Patch(s.Workload.ResourceVersion, w.Active)
 	if err != nil {
 		return nil, err
 	}
-	live := workloadPatch(o.Workload, "")
+	live := workloadPatch(s.Workload, "")
 	if err := r.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
-		return nil, fmt.Errorf("write annotation %s of workload %s: %w", v1alpha1.DispatchAnnotation, o.Key, err)
+		return nil, fmt.Errorf("write annotation %s of workload %s: %w", v1alpha1.DispatchAnnotation, s.Key, err)
 	}
-	o.Workload.Annotations = live.GetAnnotations()
+	s.Workload.Annotations = live.GetAnnotations()
 	if w.Active != nil {
-		o.Workload.Spec.Active = w.Active
+		s.Workload.Spec.Active = w.Active
 	}
-	r.rememberWrite(o, live)
+	r.rememberWrite(s, live)
 	return live, nil
 }
 
@@ -126,24 +126,25 @@ func mayBeStored(err error) bool {
 
 // readUnknownWrite reads the version of a workload whose last write may be stored. A decision on a cache
 // without that write would take back what the ledger holds for the workload.
-func (r *Reconciler) readUnknownWrite(ctx context.Context, o *lifecycle.Situation) error {
-	if o.Workload == nil || !o.History.LastWrite.MayBeStored {
-		return nil
+func (r *Reconciler) readUnknownWrite(ctx context.Context, s *lifecycle.Situation) (*lifecycle.Situation, error) {
+	if s.Workload == nil || !s.History.LastWrite.MayBeStored {
+		return s, nil
 	}
-	live := workloadPatch(o.Workload, "")
-	if err := r.live.Get(ctx, o.Key, live); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read workload %s after a write that failed: %w", o.Key, err)
+	live := workloadPatch(s.Workload, "")
+	if err := r.live.Get(ctx, s.Key, live); err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read workload %s after a write that failed: %w", s.Key, err)
 	}
-	o.History.LastWrite.Version, o.History.LastWrite.At, o.History.LastWrite.MayBeStored = live.GetResourceVersion(), r.now(), false
-	r.remember(o)
-	return nil
+	h := s.History
+	h.LastWrite.Version, h.LastWrite.At, h.LastWrite.MayBeStored = live.GetResourceVersion(), r.now(), false
+	r.histories.put(s.Workload.UID, h)
+	return s.WithHistory(h), nil
 }
 
 // rememberWrite keeps the version of a write, until the cache shows it.
-func (r *Reconciler) rememberWrite(o *lifecycle.Situation, written client.Object) {
-	o.Workload.ResourceVersion = written.GetResourceVersion()
-	o.History.LastWrite.Version, o.History.LastWrite.At = o.Workload.ResourceVersion, r.now()
-	r.remember(o)
+func (r *Reconciler) rememberWrite(s *writing, written client.Object) {
+	s.Workload.ResourceVersion = written.GetResourceVersion()
+	s.History.LastWrite.Version, s.History.LastWrite.At = s.Workload.ResourceVersion, r.now()
+	r.remember(s)
 }
 
 // workloadPatch is an object with the identity that a patch or an apply needs.

@@ -34,7 +34,7 @@ func pendingWrite(message string) lifecycle.Write {
 func TestEveryWriteIsRemembered(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		writes func(o *lifecycle.Situation) []lifecycle.Write
+		writes func(s *lifecycle.Situation) []lifecycle.Write
 	}{
 		{"check", func(*lifecycle.Situation) []lifecycle.Write {
 			return []lifecycle.Write{pendingWrite("no cluster has room")}
@@ -42,21 +42,21 @@ func TestEveryWriteIsRemembered(t *testing.T) {
 		{"annotation", func(*lifecycle.Situation) []lifecycle.Write {
 			return []lifecycle.Write{{Record: &lifecycle.RecordWrite{}}}
 		}},
-		{"yield", func(o *lifecycle.Situation) []lifecycle.Write {
-			return []lifecycle.Write{o.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, dispatch.Record{})}
+		{"yield", func(s *lifecycle.Situation) []lifecycle.Write {
+			return []lifecycle.Write{s.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, dispatch.Record{})}
 		}},
-		{"nomination", func(o *lifecycle.Situation) []lifecycle.Write {
-			return o.Nominate([]string{"cluster1"}, &dispatch.Record{}, "Nominated", "there is room")
+		{"nomination", func(s *lifecycle.Situation) []lifecycle.Write {
+			return s.Nominate([]string{"cluster1"}, &dispatch.Record{}, "Nominated", "there is room")
 		}},
-		{"nomination without annotation", func(o *lifecycle.Situation) []lifecycle.Write {
-			return o.Nominate([]string{"cluster1"}, nil, "NominatedAll", "no gate")
+		{"nomination without annotation", func(s *lifecycle.Situation) []lifecycle.Write {
+			return s.Nominate([]string{"cluster1"}, nil, "NominatedAll", "no gate")
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.create(fixture.Nominated(fixture.PendingWorkload(fixture.Noon)))
-			o := b.look()
-			if err := b.apply(t.Context(), o, lifecycle.Step{Writes: tc.writes(o)}); err != nil {
+			s := b.look()
+			if err := b.apply(t.Context(), s, lifecycle.Step{Writes: tc.writes(s)}); err != nil {
 				t.Fatal(err)
 			}
 			seen := b.workload()
@@ -93,9 +93,9 @@ func TestPendingCheckHasNoPodSetUpdates(t *testing.T) {
 func TestCheckWriteConflictsWithNewerChange(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.PendingWorkload(fixture.Noon))
-	o := b.look()
+	s := b.look()
 	b.update(func(wl *kueue.Workload) { wl.Status.Admission = nil })
-	err := b.apply(t.Context(), o, lifecycle.Step{Writes: []lifecycle.Write{{Check: &lifecycle.CheckWrite{Names: o.Checks.Own, Decision: gate.Decision{State: gate.Ready}}}}})
+	err := b.apply(t.Context(), s, lifecycle.Step{Writes: []lifecycle.Write{{Check: &lifecycle.CheckWrite{Names: s.Checks.Own, Decision: gate.Decision{State: gate.Ready}}}}})
 	if state := b.check().State; !apierrors.IsConflict(err) || state != kueue.CheckStatePending {
 		t.Errorf("%v; the check of a workload without quota is %s", err, state)
 	}
@@ -117,13 +117,13 @@ func TestInvalidCheckWrite(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.create(fixture.PendingWorkload(fixture.Noon))
-			o := b.look()
+			s := b.look()
 			tc.change(b)
 			b.client = interceptor.NewClient(b.hub, interceptor.Funcs{
 				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 					return refused
 				}})
-			err := b.apply(t.Context(), o, lifecycle.Step{Writes: []lifecycle.Write{pendingWrite("no room")}})
+			err := b.apply(t.Context(), s, lifecycle.Step{Writes: []lifecycle.Write{pendingWrite("no room")}})
 			if apierrors.IsConflict(err) != tc.isConflict || apierrors.IsInvalid(err) == tc.isConflict {
 				t.Errorf("got %v", err)
 			}

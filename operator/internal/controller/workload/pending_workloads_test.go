@@ -155,11 +155,12 @@ func TestWaitingWorkloadsShareOneList(t *testing.T) {
 		for i := range 100 {
 			wl := fixture.PendingWorkload(b.now().Add(-waited))
 			wl.UID = types.UID(fmt.Sprint("big-", i))
-			o := &lifecycle.Situation{Key: b.key, Workload: wl, Now: b.now(), Checks: lifecycle.Checks{Own: []string{"plimsoll"}}, Gate: lifecycle.Gate{Gate: yielding, Known: true}}
-			if err := b.measure(t.Context(), o); err != nil {
+			s := &lifecycle.Situation{Key: b.key, Workload: wl, Now: b.now(), Checks: lifecycle.Checks{Own: []string{"plimsoll"}}, Gate: lifecycle.Gate{Gate: yielding, Known: true}}
+			s, err := b.measure(t.Context(), s)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if d, _ := o.WhenUnplaceable(full); d.State == gate.Retry {
+			if d, _ := s.WhenUnplaceable(full); d.State == gate.Retry {
 				yields++
 			}
 		}

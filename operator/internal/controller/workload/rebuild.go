@@ -35,12 +35,12 @@ func (r *Reconciler) rebuildOnce(ctx context.Context) error {
 		if !kueuestate.HoldsQuota(wl) {
 			continue
 		}
-		o, err := r.rebuildFrom(ctx, wl)
+		s, err := r.rebuildFrom(ctx, wl)
 		if err != nil {
 			return fmt.Errorf("workload %s/%s: %w", wl.Namespace, wl.Name, err)
 		}
-		if o.AwaitsDecision() {
-			waiting = append(waiting, o.WaitEntry(r.cache.KeyOf(o.Gate.Gate, o.JobFacts())))
+		if s.AwaitsDecision() {
+			waiting = append(waiting, s.WaitEntry(r.cache.KeyOf(s.Gate.Gate, s.JobFacts())))
 		}
 	}
 	r.restoreOrder(waiting)
@@ -65,51 +65,57 @@ func (r *Reconciler) restoreOrder(waiting []waitqueue.Entry) {
 
 // rebuildFrom restores the history of a workload that holds quota, and what it takes from the ledger.
 func (r *Reconciler) rebuildFrom(ctx context.Context, wl *kueue.Workload) (*lifecycle.Situation, error) {
-	o := r.newSituation(types.NamespacedName(client.ObjectKeyFromObject(wl)))
-	if err := r.observeWorkload(ctx, o, wl); err != nil {
+	s := r.newSituation(types.NamespacedName(client.ObjectKeyFromObject(wl)))
+	if err := r.observeWorkload(ctx, s, wl); err != nil {
 		return nil, err
 	}
-	if len(o.Checks.Own) > 0 && o.Record.Err == nil { // PhaseRecordUnreadable resets the record
-		r.restore(o)
-		r.restorePlace(o)
-		o.Room.View = r.viewFor(o)
+	if len(s.Checks.Own) > 0 && s.Record.Err == nil { // PhaseRecordUnreadable resets the record
+		s = r.restore(s)
+		r.restorePlace(s)
+		s = s.WithView(r.viewFor(s))
 	}
-	return o, nil
+	return s, nil
 }
 
-func (r *Reconciler) restore(o *lifecycle.Situation) {
-	wl := o.Workload
-	r.histories.rename(o.Key, wl.UID)
-	o.History = o.History.WithQuota(wl, o.QuotaReservedAt(), o.Now)
-	if stage, _ := o.Record.Stage(o.Pace(), o.Now); stage != dispatch.StageWait || !o.Record.WidenedAt.IsZero() {
-		o.History.LateAttempt = o.Record.Attempt // the process before counted it
+// restore returns the situation with the history that the hub shows, and debits what the workload was sent to.
+func (r *Reconciler) restore(s *lifecycle.Situation) *lifecycle.Situation {
+	wl := s.Workload
+	r.histories.rename(s.Key, wl.UID)
+	h := s.History.WithQuota(wl, s.QuotaReservedAt(), s.Now)
+	if stage, _ := s.Record.Stage(s.Pace(), s.Now); stage != dispatch.StageWait || !s.Record.WidenedAt.IsZero() {
+		h.LateAttempt = s.Record.Attempt // the process before counted it
 	}
-	defer func() { r.histories.put(wl.UID, o.History) }()
-	cluster := o.PlacedOn()
-	if cluster != "" && o.AwaitsWorker() {
-		r.holdPinned(o, cluster)
-		return
+	s = s.WithHistory(h)
+	switch cluster := s.PlacedOn(); {
+	case cluster != "" && s.AwaitsWorker():
+		r.holdPinned(s, cluster)
+	case cluster != "":
+		e := s.AdmittedEntry(cluster, s.AdmittedAt(s.Record.NominatedAt))
+		s = s.WithHistory(h.WithRunning(e))
+		r.holdAdmitted(s, e)
+		r.ledger.PutRunning(s.RunningOn(e))
+	default:
+		r.restoreSent(s)
 	}
-	if cluster != "" {
-		e := o.AdmittedEntry(cluster, o.AdmittedAt(o.Record.NominatedAt))
-		o.History.Running = &e
-		r.holdAdmitted(o, e)
-		r.ledger.PutRunning(o.RunningOn(e))
-		return
-	}
+	r.histories.put(wl.UID, s.History)
+	return s
+}
+
+// restoreSent debits the clusters that the workload was sent to and that have not admitted it.
+func (r *Reconciler) restoreSent(s *lifecycle.Situation) {
 	var sent []string
-	since := o.Record.NominatedAt
-	if chosen := o.SentByCheck(); chosen != "" { // an eviction would have reset the check
-		sent, since = []string{chosen}, o.Check().LastTransitionTime.Time
-	} else if o.Record.IsCurrent(o.QuotaReservedAt()) {
-		sent = wl.Status.NominatedClusterNames
+	since := s.Record.NominatedAt
+	if chosen := s.SentByCheck(); chosen != "" { // an eviction would have reset the check
+		sent, since = []string{chosen}, s.Check().LastTransitionTime.Time
+	} else if s.Record.IsCurrent(s.QuotaReservedAt()) {
+		sent = s.Workload.Status.NominatedClusterNames
 	}
-	if o.Now.Sub(since) > r.ledger.TTL {
+	if s.Now.Sub(since) > r.ledger.TTL {
 		return
 	}
 	for _, c := range sent {
-		r.ledger.Debit(o.Entry(c, since))
-		for _, e := range o.ComponentEntries(c, since) {
+		r.ledger.Debit(s.Entry(c, since))
+		for _, e := range s.ComponentEntries(c, since) {
 			r.ledger.Debit(e)
 		}
 	}
@@ -118,16 +124,16 @@ func (r *Reconciler) restore(o *lifecycle.Situation) {
 // restorePlace debits what the placement of the job reserved for a component that has no cluster yet. The
 // hub does not show which components the placement counted: restorePlace takes those that held quota
 // when the cluster admitted component 0. Users can't write these times.
-func (r *Reconciler) restorePlace(o *lifecycle.Situation) {
-	primary := o.Job.Primary
-	if primary == nil || lifecycle.ClusterOf(o.Workload) != "" || lifecycle.ClusterOf(primary) == "" {
+func (r *Reconciler) restorePlace(s *lifecycle.Situation) {
+	primary := s.Job.Primary
+	if primary == nil || lifecycle.ClusterOf(s.Workload) != "" || lifecycle.ClusterOf(primary) == "" {
 		return
 	}
-	admission := kueuestate.FindCheck(primary, o.Checks.MultiKueue)
-	if admission == nil || admission.State != kueue.CheckStateReady || o.QuotaReservedAt().After(admission.LastTransitionTime.Time) {
+	admission := kueuestate.FindCheck(primary, s.Checks.MultiKueue)
+	if admission == nil || admission.State != kueue.CheckStateReady || s.QuotaReservedAt().After(admission.LastTransitionTime.Time) {
 		return
 	}
-	e := o.Entry(lifecycle.ClusterOf(primary), admission.LastTransitionTime.Time)
+	e := s.Entry(lifecycle.ClusterOf(primary), admission.LastTransitionTime.Time)
 	e.DecidedBy = string(primary.UID)
 	r.ledger.Debit(e)
 }

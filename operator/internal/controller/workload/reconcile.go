@@ -13,7 +13,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// Reconcile takes one workload one step further: observe, account, phaseOf, measure,
+// Reconcile takes one workload one step further: observe, account, PhaseOf, measure,
 // reserve (which calls next), apply. Nothing is remembered, debited or written before the
 // check for a stale cache has passed.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -21,32 +21,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.rebuildOnce(ctx); err != nil {
 		return reconcile.Result{}, fmt.Errorf("rebuild the ledger: %w", err)
 	}
-	o, err := r.observe(ctx, req.NamespacedName)
+	s, err := r.observe(ctx, req.NamespacedName)
 	if err == nil {
-		err = r.readUnknownWrite(ctx, o)
+		s, err = r.readUnknownWrite(ctx, s)
 	}
 	if err != nil {
 		r.waiting.EndTurn(req.NamespacedName)
 		return reconcile.Result{}, err
 	}
-	if lifecycle.PhaseOf(o) == lifecycle.PhaseCacheStale {
+	if lifecycle.PhaseOf(s) == lifecycle.PhaseCacheStale {
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
-	defer r.wakeAfterHold(o.Key, r.ledger.HeldFor(o.Key.String()))
-	r.account(o)
-	if err := r.measure(ctx, o); err != nil {
+	defer r.wakeAfterHold(s.Key, r.ledger.HeldFor(s.Key.String()))
+	s, err = r.measure(ctx, r.account(s))
+	if err != nil {
 		r.waiting.EndTurn(req.NamespacedName)
 		return reconcile.Result{}, err
 	}
-	s := r.reserve(o)
-	err = r.apply(ctx, o, s)
+	next := r.reserve(s)
+	err = r.apply(ctx, s, next)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: s.RequeueAfter}, nil
+	return reconcile.Result{RequeueAfter: next.RequeueAfter}, nil
 }
 
 // endTurnOnPanic ends the workload's turn, so that a panic, which controller-runtime logs and
@@ -69,12 +69,12 @@ func (r *Reconciler) wakeAfterHold(workload types.NamespacedName, held string) {
 // reserve computes the next step and debits the ledger with what the step sends. It
 // computes the step again if another workload debited the ledger in between, so that a
 // burst does not send every workload to one cluster.
-func (r *Reconciler) reserve(o *lifecycle.Situation) lifecycle.Step {
+func (r *Reconciler) reserve(s *lifecycle.Situation) lifecycle.Step {
 	for {
-		s := lifecycle.Next(o)
-		if s.Reservation == nil || r.ledger.Commit(o.Room.View, string(o.Workload.UID), s.Reservation.Kept, s.Reservation.Entries, s.Reservation.Hold) {
-			return s
+		next := lifecycle.Next(s)
+		if next.Reservation == nil || r.ledger.Commit(s.Room.View, string(s.Workload.UID), next.Reservation.Kept, next.Reservation.Entries, next.Reservation.Hold) {
+			return next
 		}
-		o.Room.View = r.viewFor(o)
+		s = s.WithView(r.viewFor(s))
 	}
 }

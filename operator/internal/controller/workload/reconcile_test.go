@@ -16,7 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// An observation from before the last write would take back what the ledger holds.
+// An situation from before the last write would take back what the ledger holds.
 func TestStaleCacheChangesNothing(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(onlyCluster1)
@@ -42,13 +42,13 @@ func TestStaleCacheChangesNothing(t *testing.T) {
 	}
 }
 
-// A conflict means that the observation was out of date, and is no error. Another error is.
+// A conflict means that the situation was out of date, and is no error. Another error is.
 func TestFailedWriteEndsTheStep(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
-	o := b.look()
+	s := b.look()
 	b.update(func(wl *kueue.Workload) { wl.Labels = map[string]string{"changed": "true"} })
-	if err := b.apply(t.Context(), o, lifecycle.Next(o)); err == nil || errors.Unwrap(err) == nil {
+	if err := b.apply(t.Context(), s, lifecycle.Next(s)); err == nil || errors.Unwrap(err) == nil {
 		t.Errorf("want a conflict with the object, got %v", err)
 	}
 	if wl := b.workload(); wl.Status.AdmissionChecks[0].State != kueue.CheckStatePending || len(wl.Annotations) > 0 || len(wl.Status.NominatedClusterNames) > 0 {

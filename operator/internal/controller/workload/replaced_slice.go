@@ -33,39 +33,39 @@ import (
 //
 // If a cluster has admitted the new slice, it replaced the old one there, and the eviction ended it. Then
 // only the clusters of a later attempt count.
-func (r *Reconciler) observeReplacedSlice(ctx context.Context, o *lifecycle.Situation) error {
+func (r *Reconciler) observeReplacedSlice(ctx context.Context, s *lifecycle.Situation) error {
 	switch {
-	case kueuestate.ReplacedSlice(o.Workload) == "" || o.Workload.Status.ClusterName != nil:
+	case kueuestate.ReplacedSlice(s.Workload) == "" || s.Workload.Status.ClusterName != nil:
 		return nil
-	case o.Checks.MultiKueue == "":
-		return r.observeRunningSlice(ctx, o)
+	case s.Checks.MultiKueue == "":
+		return r.observeRunningSlice(ctx, s)
 	}
-	if kueuestate.WasAdmitted(o.Workload) {
-		if !o.History.Copies.Recorded {
-			o.Job.SliceOn, o.Job.SliceSeenOn = o.History.Copies.Clusters, o.History.Copies.Clusters
+	if kueuestate.WasAdmitted(s.Workload) {
+		if !s.History.Copies.Recorded {
+			s.Job.SliceOn, s.Job.SliceSeenOn = s.History.Copies.Clusters, s.History.Copies.Clusters
 		}
 		return nil
 	}
-	recorded, err := r.observeClustersOfSlices(ctx, o)
+	recorded, err := r.observeClustersOfSlices(ctx, s)
 	if err != nil {
 		return err
 	}
-	o.Job.SliceSeenOn = appendNew(o.Job.SliceSeenOn, o.History.Copies.Clusters)
-	o.Job.SliceOn = appendNew(appendNew(slices.Clone(o.Job.SliceSeenOn), recorded), o.Record.EverNominated)
+	s.Job.SliceSeenOn = appendNew(s.Job.SliceSeenOn, s.History.Copies.Clusters)
+	s.Job.SliceOn = appendNew(appendNew(slices.Clone(s.Job.SliceSeenOn), recorded), s.Record.EverNominated)
 	return nil
 }
 
 // observeClustersOfSlices reads the clusters of the replaced slice, or of the latest one before it that
 // was sent somewhere. It returns those that only a record names.
-func (r *Reconciler) observeClustersOfSlices(ctx context.Context, o *lifecycle.Situation) (recorded []string, err error) {
-	slice := o.Workload
+func (r *Reconciler) observeClustersOfSlices(ctx context.Context, s *lifecycle.Situation) (recorded []string, err error) {
+	slice := s.Workload
 	for range maxReplacedSlices {
 		old, err := r.replacedSlice(ctx, slice)
 		if err != nil || old == nil {
 			return nil, err
 		}
-		o.Job.SliceSeenOn, recorded = r.clustersOfSlice(old, o.Now)
-		if len(o.Job.SliceSeenOn)+len(recorded) > 0 || kueuestate.WasAdmitted(old) && !isEndingWithQuota(old) {
+		s.Job.SliceSeenOn, recorded = r.clustersOfSlice(old, s.Now)
+		if len(s.Job.SliceSeenOn)+len(recorded) > 0 || kueuestate.WasAdmitted(old) && !isEndingWithQuota(old) {
 			return recorded, nil
 		}
 		slice = old

@@ -189,11 +189,11 @@ func TestForgedSliceIsNotSeen(t *testing.T) {
 	wl := fixture.WithRecord(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), dispatch.Record{EverNominated: []string{"cluster1"}})
 	wl.Annotations["kueue.x-k8s.io/elastic-job"], wl.Annotations["kueue.x-k8s.io/workload-slice-replacement-for"] = "true", wl.Namespace+"/none"
 	b.create(wl)
-	o, err := b.observe(t.Context(), b.key)
+	s, err := b.observe(t.Context(), b.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(o.Job.SliceOn) != 1 || len(o.Job.SliceSeenOn) > 0 {
-		t.Errorf("on %v, seen on %v", o.Job.SliceOn, o.Job.SliceSeenOn)
+	if len(s.Job.SliceOn) != 1 || len(s.Job.SliceSeenOn) > 0 {
+		t.Errorf("on %v, seen on %v", s.Job.SliceOn, s.Job.SliceSeenOn)
 	}
 }

@@ -20,8 +20,8 @@ const maxReplacedSlices = 16
 //
 // The slices in between were resized before Kueue admitted them. If Kueue evicted the admitted slice or
 // one after it, the job was stopped, or has lost its place.
-func (r *Reconciler) observeRunningSlice(ctx context.Context, o *lifecycle.Situation) error {
-	slice := o.Workload
+func (r *Reconciler) observeRunningSlice(ctx context.Context, s *lifecycle.Situation) error {
+	slice := s.Workload
 	for range maxReplacedSlices {
 		if kueuestate.CountEvictions(slice) > 0 {
 			return nil
@@ -31,7 +31,7 @@ func (r *Reconciler) observeRunningSlice(ctx context.Context, o *lifecycle.Situa
 			return err
 		}
 		if kueuestate.IsAdmitted(old) {
-			o.Job.RunningSlice = old
+			s.Job.RunningSlice = old
 			return nil
 		}
 		slice = old

@@ -26,13 +26,13 @@ func TestReserveDecidesAgainAfterAnotherDebit(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(map[string]float64{"cluster1": 1})
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
-	o := b.look()
-	other := o.Entry("cluster1", fixture.Noon)
+	s := b.look()
+	other := s.Entry("cluster1", fixture.Noon)
 	other.UID = "other"
 	b.ledger.Debit(other)
-	s := b.reserve(o)
-	if s.Decision.State != gate.Pending || len(s.Reservation.Entries) > 0 {
-		t.Errorf("another workload took the room between observation and reservation, got %s with %v", s.Decision.State, s.Reservation.Entries)
+	next := b.reserve(s)
+	if next.Decision.State != gate.Pending || len(next.Reservation.Entries) > 0 {
+		t.Errorf("another workload took the room between observation and reservation, got %s with %v", next.Decision.State, next.Reservation.Entries)
 	}
 	if diff := cmp.Diff(map[string]int64{"cluster1": 2}, b.ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s", diff)
@@ -54,9 +54,9 @@ func TestReservationOfNominations(t *testing.T) {
 			record := fixture.RecordOf(fixture.Noon.Add(-tc.nominated), "cluster1")
 			record.QuotaReservedAt = fixture.Noon.Add(-tc.nominated)
 			b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-tc.reserved)), "cluster1"), record))
-			o := b.look()
-			res := o.Reserve([]string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
-			if !b.ledger.Commit(o.Room.View, "uid", res.Kept, res.Entries, nil) {
+			s := b.look()
+			res := s.Reserve([]string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
+			if !b.ledger.Commit(s.Room.View, "uid", res.Kept, res.Entries, nil) {
 				t.Fatal("the ledger did not change")
 			}
 			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
@@ -113,11 +113,11 @@ func TestExplainShowsTheNextDecision(t *testing.T) {
 				wl := fixture.Nominated(fixture.PendingWorkload(fixture.Noon), tc.nominated...)
 				wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: evictions}}}
 				b.create(wl)
-				o, e := b.look(), &gate.Explanation{}
-				if err := b.explainDecision(t.Context(), o, e); err != nil {
+				s, e := b.look(), &gate.Explanation{}
+				if err := b.explainDecision(t.Context(), s, e); err != nil {
 					t.Fatal(err)
 				}
-				d := o.Decision(o.Record.Attempt + 1)
+				d := s.Decision(s.Record.Attempt + 1)
 				if diff := cmp.Diff(d.Order, e.Decision.Order); diff != "" {
 					t.Errorf("after %d evictions (-decided +explained):\n%s", evictions, diff)
 				}
@@ -242,8 +242,8 @@ func TestReadyCheckRecordsTheChosenCluster(t *testing.T) {
 // decideAs writes a decision as if the gate had made it now.
 func (b *bench) decideAs(d gate.Decision) {
 	b.t.Helper()
-	o := b.look()
-	if err := b.apply(b.t.Context(), o, lifecycle.Step{Writes: o.WriteDecision(d, o.Record.Record)}); err != nil {
+	s := b.look()
+	if err := b.apply(b.t.Context(), s, lifecycle.Step{Writes: s.WriteDecision(d, s.Record.Record)}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -293,8 +293,8 @@ func TestMessagesOfAnotherKindAreWrittenAtOnce(t *testing.T) {
 			t.Errorf("got %q, want %q", got, d.Message)
 		}
 	}
-	o := b.look()
-	if err := b.apply(t.Context(), o, lifecycle.Step{Writes: o.Block(o.Checks.Own, "two checks")}); err != nil {
+	s := b.look()
+	if err := b.apply(t.Context(), s, lifecycle.Step{Writes: s.Block(s.Checks.Own, "two checks")}); err != nil {
 		t.Fatal(err)
 	}
 	b.decideAs(noRoom)
@@ -343,8 +343,8 @@ func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
 	b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
-	o := b.look()
-	if err := b.apply(t.Context(), o, lifecycle.Step{Writes: []lifecycle.Write{o.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, o.Record.Record)}}); err != nil {
+	s := b.look()
+	if err := b.apply(t.Context(), s, lifecycle.Step{Writes: []lifecycle.Write{s.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, s.Record.Record)}}); err != nil {
 		t.Fatal(err)
 	}
 	b.update(loseQuota("Pending"))

@@ -159,7 +159,7 @@ func TestWideningAvoidsLeavingClusters(t *testing.T) {
 func TestAttemptIsMispredictedOnce(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-time.Minute)), "cluster1"), fixture.RecordOf(fixture.Noon.Add(-time.Minute), "cluster1")))
-	o := b.look()
+	s := b.look()
 	for _, tc := range []struct {
 		name             string
 		attempt, counted int
@@ -170,9 +170,9 @@ func TestAttemptIsMispredictedOnce(t *testing.T) {
 		{"next attempt", 2, 1, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o.Record.Attempt, o.History.LateAttempt = tc.attempt, tc.counted
-			if s := lifecycle.Next(o); s.Mispredicted != tc.want || (s.LateAttempt == tc.attempt) != tc.want {
-				t.Errorf("mispredicted %t, late attempt %d", s.Mispredicted, s.LateAttempt)
+			s.Record.Attempt, s.History.LateAttempt = tc.attempt, tc.counted
+			if next := lifecycle.Next(s); next.Mispredicted != tc.want || (next.LateAttempt == tc.attempt) != tc.want {
+				t.Errorf("mispredicted %t, late attempt %d", next.Mispredicted, next.LateAttempt)
 			}
 		})
 	}

@@ -119,7 +119,7 @@ func (p *process) Start() {
 	ours := &manager{Manager: mgr, view: i.view, recorder: recorder{note: p.world.NoteLater}}
 	i.gates, err = operator.Setup(ours, operator.Options{
 		Namespace: "plimsoll-system", AllowLoopback: true, Transport: p.world.Transport(), ScoreWrites: 1,
-		Nominate: true, NominateAs: workload.NominateAsOwn, Workers: p.workers,
+		Nominate: true, NominateAs: workload.NominateAsOwn, Workers: p.workers, Decide: p.world.Decide,
 		LedgerSettle: 15 * time.Second, LedgerTTL: 10 * time.Minute, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {

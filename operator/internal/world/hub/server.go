@@ -63,8 +63,6 @@ type Server struct {
 	delivering bool
 	listeners  []func(Event)
 	views      []*View
-	// mutate changes a new version of an object before it is stored.
-	mutate func(key types.NamespacedName, before, next client.Object, manager string)
 }
 
 // reference identifies an object.
@@ -94,14 +92,6 @@ func (s *Server) OnChange(f func(Event)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listeners = append(s.listeners[:len(s.listeners):len(s.listeners)], f)
-}
-
-// OnNextWrite registers a function that may change the next version of an object before it is stored, as
-// an admission webhook does. It must not use the server.
-func (s *Server) OnNextWrite(f func(key types.NamespacedName, before, next client.Object, manager string)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mutate = f
 }
 
 // RESTMapper returns the mapper of the kinds that the server stores.

@@ -87,9 +87,6 @@ func (s *Server) update(live *item, w write) (client.Object, error) {
 	}
 	m.Namespace, m.Name, m.GenerateName, m.UID, m.CreationTimestamp = old.Namespace, old.Name, old.GenerateName, old.UID, old.CreationTimestamp
 	m.Generation, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = old.Generation, old.DeletionTimestamp, old.DeletionGracePeriodSeconds
-	if s.mutate != nil {
-		s.mutate(live.key, live.obj, w.next, w.manager)
-	}
 	if !w.isApply && w.part != mainPart {
 		w.rule = s.applied[managedKind{w.kind, w.manager}]
 	}

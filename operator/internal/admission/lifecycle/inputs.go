@@ -1,0 +1,54 @@
+package lifecycle
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+)
+
+// OfJob returns the situation of a job that MultiKueue does not copy, and that waits at a gate with all it needs:
+// wl holds quota and has the gate's check only.
+func OfJob(wl *kueue.Workload, g registry.Gate, now time.Time) *Situation {
+	s := &Situation{Key: types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, Workload: wl, Now: now,
+		Checks: Checks{Own: []string{string(wl.Status.AdmissionChecks[0].Name)}}, Gate: Gate{Gate: g, Known: true, Exists: true}}
+	s.Request.Facts = s.FactsUnder(wl, &g.Spec)
+	return s
+}
+
+// Measured returns the situation with what a decision needs: the gate's clusters with their query results, and
+// the ledger's view.
+func (s *Situation) Measured(clusters []gate.Candidate, fleet gate.Fleet, view ledger.View) *Situation {
+	measured := *s
+	measured.Room.Candidates, measured.Room.Fleet, measured.Room.View = s.usable(clusters), fleet, view
+	return &measured
+}
+
+// WithHistory returns the situation with another history.
+func (s *Situation) WithHistory(h History) *Situation {
+	other := *s
+	other.History = h
+	return &other
+}
+
+// WithView returns the situation with another view of the ledger.
+func (s *Situation) WithView(view ledger.View) *Situation {
+	other := *s
+	other.Room.View = view
+	return &other
+}
+
+// Inputs are what a decision of the gate about the workload rests on. Nothing else puts them together. attempt is
+// that of the record: the next one for a new decision.
+func (s *Situation) Inputs(attempt int) *gate.Inputs {
+	return &gate.Inputs{
+		Facts: s.JobFacts(), Candidates: s.Room.Candidates, Fleet: s.Room.Fleet, View: s.Room.View, Rules: s.Rules(),
+		Attempt: attempt + kueuestate.CountEvictions(s.Workload), Source: s.Gate.Spec.SourceRef.Name, OwnFit: s.Gate.Spec.Queries.Fit != "",
+		AwaitsCheck: s.awaitedCheck(),
+	}
+}

@@ -1,0 +1,57 @@
+package lifecycle
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+)
+
+// Rules are the gate's rules for the workload. What they read of it, apart from its rank, are limits.
+func (s *Situation) Rules() gate.Rules {
+	rules := gate.RulesOf(&s.Gate.Spec)
+	rules.Incumbents = s.SentTo()
+	if s.hasPlaceInJob() {
+		rules.Incumbents = append(rules.Incumbents, s.Job.Cluster)
+	}
+	rules.Hold.Gate = s.Gate.Name
+	rules.Rank, rules.RunsFor = s.Rank(), s.runTimeLimit()
+	if s.Request.Facts.Remote {
+		rules.PreemptsLowerPriority, rules.Reclaim = s.Queue.PreemptsLowerPriority, s.Queue.Reclaim
+		rules.PreemptsUncounted, rules.CohortQueues = s.Queue.PreemptsUncounted, s.Queue.CohortQueues
+	}
+	return rules
+}
+
+func limitOfPreemption(s *Situation) string {
+	if !s.Request.Facts.Preempts {
+		return "" // the priority orders the line only
+	}
+	return fmt.Sprint("below ", s.Rank().Priority)
+}
+
+func limitOfRunTime(s *Situation) string {
+	if limit := s.runTimeLimit(); limit > 0 {
+		return limit.String()
+	}
+	return ""
+}
+
+func limitOfHold(s *Situation) string {
+	if s.mayHold() {
+		return ""
+	}
+	return "holds no cluster"
+}
+
+// runTimeLimit is the longest time for which the workload's job runs, rounded up; zero = unknown.
+func (s *Situation) runTimeLimit() time.Duration { return roundUp(s.jobRunsFor()) }
+
+// roundUp rounds up a duration by at most an eighth, to one of eight values between two powers of
+// two. Jobs with many different limits then wait in few lines.
+func roundUp(d time.Duration) time.Duration {
+	seconds := (d + time.Second - 1) / time.Second
+	step := time.Duration(1) << max(bits.Len64(uint64(seconds))-4, 0)
+	return (seconds + step - 1) / step * step * time.Second
+}
