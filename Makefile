@@ -62,11 +62,13 @@ test: test-unit test-worlds test-tools test-rules test-integration test-e2e-fast
 
 # BASE is the branch with which `make check` compares.
 BASE ?= main
-check: ## Build, vet and lint what changed since HEAD left BASE (default main), and run its tests and those of the packages that import it, without simulations
+check: ## Build, vet, lint and test what changed since HEAD left BASE (default main), and test what imports it, without simulations
 	$(GO) build ./...
-	$(GO) vet -tags integration,e2e,long,soak,labbench $$($(SELECT) affected $(BASE))
-	changed=$$($(SELECT) changed $(BASE)); if [ -n "$$changed" ]; then $(GOLANGCI) run $$changed; fi
-	affected=$$($(SELECT) affected $(BASE)); if [ -n "$$affected" ]; then $(GO) test -short -vet=off $$affected; fi
+	changed=$$($(SELECT) changed $(BASE)) && affected=$$($(SELECT) affected $(BASE)) && \
+	  if [ -z "$$affected" ]; then echo "nothing changed since $(BASE)"; exit; fi; \
+	  $(GO) vet -tags integration,e2e,long,soak,labbench $$affected && \
+	  { [ -z "$$changed" ] || $(GOLANGCI) run $$changed; } && \
+	  $(GO) test -short -vet=off $$affected
 
 # The race detector makes programs four times as slow. It watches the packages that start
 # goroutines, without their tests in files with the build tag !race and most scripts of
