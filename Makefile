@@ -14,6 +14,7 @@ SELECT        := $(GO) run ./test/select
 # programs for users, of which only the exporter needs cgo to load NVIDIA's library at run
 # time, and tests with the race detector. Those hide warnings about deprecated functions.
 # A program with the race detector sleeps for 1 s when it ends, and tests start hundreds.
+comma         := ,
 NO_WARNINGS   := -O2 -Wno-deprecated-declarations
 CGO           := CGO_ENABLED=1 CGO_CFLAGS='$(NO_WARNINGS)'
 RACETEST      := GORACE=atexit_sleep_ms=50 $(CGO) $(GO) test -race
@@ -56,16 +57,29 @@ lab-bundle: ## Pack the lab's components into dist/lab-components.tar.gz
 	$(LAB) bundle dist/lab-components.tar.gz
 
 ##@ Test
-.PHONY: test test-unit test-worlds world test-rules test-integration test-e2e test-e2e-fast test-install bench bench-rules bench-lab soak soak-exporter fuzz
-test: test-unit test-worlds test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-worlds, test-tools, test-rules, test-integration and test-e2e-fast
+.PHONY: test check test-unit test-worlds world test-rules test-integration test-e2e test-e2e-fast test-install bench bench-rules bench-lab soak soak-exporter fuzz
+test: test-unit test-worlds test-tools test-rules test-integration test-e2e-fast ## Run test-unit, test-worlds, test-tools, test-rules, test-integration and test-e2e-fast (QUARTER=1 to 4 adds a quarter of all end-to-end tests)
 
-# The race detector makes processes four times as slow, and the scripts of kubectl-plimsoll start
-# hundreds. It watches the scripts whose commands start goroutines.
-test-unit: ## Run unit tests, with the race detector except for most scripts of kubectl-plimsoll
-	$(RACETEST) -skip '^TestScripts$$' ./operator/... ./exporter/... ./config/... ./dashboards/... ./test/contract/... ./test/demo/... ./test/lab/... ./test/select/...
-	$(RACETEST) -run '^TestScripts$$/^(explain_|preview)' ./operator/internal/cli
+# BASE is the branch with which `make check` compares.
+BASE ?= main
+check: ## Build, vet, lint and test what changed since HEAD left BASE (default main), and test what imports it, without simulations
+	$(GO) build ./...
+	changed=$$($(SELECT) changed $(BASE)) && affected=$$($(SELECT) affected $(BASE)) && \
+	  if [ -z "$$affected" ]; then echo "nothing changed since $(BASE)"; exit; fi; \
+	  $(GO) vet -tags integration,e2e,long,soak,labbench $$affected && \
+	  { [ -z "$$changed" ] || $(GOLANGCI) run $$changed; } && \
+	  $(GO) test -short -vet=off $$affected
+
+# The race detector makes programs four times as slow. It watches the packages that start
+# goroutines, without their tests in files with the build tag !race and most scripts of
+# kubectl-plimsoll, which start hundreds of processes.
+UNIT = $(GO) list ./... | grep -v '$(WORLDS:.%=%)$$'
+test-unit: ## Run unit tests, with the race detector for packages that start goroutines
+	all=$$($(UNIT)); $(GO) test $$($(SELECT) sequential $$all)
+	all=$$($(UNIT)); $(GO) test $$($(SELECT) unraced $$all)
 	$(GO) test -run '^TestScripts$$' ./operator/internal/cli
-	$(GO) test ./operator/internal/metrics/query ./test/look/... ./test/mutants/...
+	$(RACETEST) -run '^TestScripts$$/^(explain_|preview)' ./operator/internal/cli
+	all=$$($(UNIT)); $(RACETEST) -skip '^TestScripts$$' $$($(SELECT) concurrent $$all)
 
 # A world uses one core, so that it repeats exactly: two processes share the seeds.
 WORLDS := ./operator/internal/world/driver
@@ -97,16 +111,18 @@ mutants-go: ## Change the admission in 100 places, one at a time: a unit test or
 	  -tests './operator/internal/admission/gate ./operator/internal/admission/ledger ./operator/internal/admission/lifecycle ./operator/internal/admission/waitqueue ./operator/internal/controller/workload' \
 	  -then '$(GO) test $(WORLDS) -run "RandomWorlds|NamedWorlds|KnownFailures|Scenarios" -seeds 12 -first 1795750022000'
 
+# Each package starts API servers of its own, so two packages can run at a time.
 test-integration: ## Run the tests with the tag integration, against a real kube-apiserver, Prometheus and promtool, with the race detector
 	assets=$$($(LAB) assets) && tests=$$($(SELECT) tagged integration ./config/... ./operator/... ./exporter/...) && \
-	  KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 1 -timeout 10m $$tests
+	  KUBEBUILDER_ASSETS="$$assets" $(RACETEST) -tags integration -p 2 -timeout 10m $$tests
 
 test-e2e: ## Run all end-to-end tests on a fleet (RUN=regexp selects tests, QUARTER=1 to 4 a quarter of all)
 	$(if $(and $(RUN),$(QUARTER)),$(error set RUN or QUARTER, not both))run=$(if $(QUARTER),$$($(SELECT) quarter '$(QUARTER)'),'$(RUN)'); \
 	  $(GO) test -tags e2e,long -count=1 -timeout 90m -run "$$run" ./test/e2e
 
-test-e2e-fast: ## Run the end-to-end tests that are part of make test (RUN=regexp selects tests)
-	$(GO) test -tags e2e -count=1 -timeout 30m $(if $(RUN),-run '$(RUN)') ./test/e2e
+test-e2e-fast: ## Run the end-to-end tests that are part of make test (RUN=regexp selects tests, QUARTER=1 to 4 adds a quarter of all)
+	$(if $(and $(RUN),$(QUARTER)),$(error set RUN or QUARTER, not both))run=$(if $(QUARTER),$$($(SELECT) fast-and-quarter '$(QUARTER)'),'$(RUN)'); \
+	  $(GO) test -tags e2e$(if $(QUARTER),$(comma)long) -count=1 -timeout $(if $(QUARTER),60m,30m) -run "$$run" ./test/e2e
 
 test-install: ## Follow the short way of config/README.md on a fleet without Plimsoll, and measure it (RUN=regexp selects tests)
 	$(GO) test -tags e2e,long -count=1 -timeout 20m -v $(if $(RUN),-run '$(RUN)') ./test/install

@@ -1,6 +1,9 @@
 package main
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // scenarioTest runs each scenario of the lab as a subtest.
 const scenarioTest = "TestScenarios"
@@ -124,16 +127,22 @@ func (q quarter) seconds() int {
 	return sum
 }
 
-// pattern returns the regexp that makes `go test -run` run the quarter. Its alternatives are a list
-// of tests and the subtests of TestScenarios.
-func (q quarter) pattern() string {
-	var tests, scenarios []string
+// pattern returns the regexp that makes `go test -run` run the quarter and the other tests. Its
+// alternatives are a list of tests and the subtests of TestScenarios.
+func (q quarter) pattern(others ...string) string {
+	tests, scenarios := slices.Clone(others), []string(nil)
 	for _, e := range q {
 		if name, isScenario := strings.CutPrefix(e.test, scenarioTest+"/"); isScenario {
 			scenarios = append(scenarios, name)
-		} else {
+		} else if !slices.Contains(others, e.test) {
 			tests = append(tests, e.test)
 		}
 	}
 	return alternatives(tests) + "|^" + scenarioTest + "$/" + alternatives(scenarios)
+}
+
+// fastTests returns the end-to-end tests without the build tag long.
+func fastTests(dir string) ([]string, error) {
+	fast, err := testsOfTag(dir, "e2e", "./test/e2e")
+	return fast.tests, err
 }

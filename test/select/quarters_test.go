@@ -19,11 +19,11 @@ func allEndToEndTests(t *testing.T) []string {
 	if _, err := os.ReadDir("../e2e"); err != nil {
 		t.Fatal(err)
 	}
-	listed, err := listTestFiles("../..", "e2e,long", []string{"./test/e2e"})
+	listed, err := listPackages("../..", "e2e,long", []string{"./test/e2e"})
 	if err != nil || len(listed) != 1 {
 		t.Fatal(listed, err)
 	}
-	tests, err := testsIn(listed[0].files())
+	tests, err := testsIn(listed[0].testFiles())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,9 +118,11 @@ func matches(t *testing.T, pattern, test string) bool {
 }
 
 func TestUnknownQuarter(t *testing.T) {
-	for _, n := range []string{"0", "5", "first", ""} {
-		if out, err := run([]string{"quarter", n}); err == nil {
-			t.Errorf("quarter %q: got %q, want an error", n, out)
+	for _, command := range []string{"quarter", "fast-and-quarter"} {
+		for _, n := range []string{"0", "5", "first", ""} {
+			if out, err := run([]string{command, n}); err == nil {
+				t.Errorf("%s %q: got %q, want an error", command, n, out)
+			}
 		}
 	}
 }
@@ -129,5 +131,25 @@ func TestQuarterCommand(t *testing.T) {
 	out, err := run([]string{"quarter", "1"})
 	if err != nil || out != quarters[0].pattern() {
 		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+func TestFastTestsRunWithEachQuarter(t *testing.T) {
+	fast, err := fastTests("../..")
+	if err != nil || len(fast) < 5 {
+		t.Fatal(fast, err)
+	}
+	for i, q := range quarters {
+		pattern := q.pattern(fast...)
+		for _, e := range q {
+			if !matches(t, pattern, e.test) {
+				t.Errorf("the pattern of quarter %d does not select %s", i+1, e.test)
+			}
+		}
+		for _, test := range fast {
+			if !matches(t, pattern, test) || strings.Count(pattern, test+"|") > 1 {
+				t.Errorf("the pattern of quarter %d does not select %s once", i+1, test)
+			}
+		}
 	}
 }

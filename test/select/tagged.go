@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,23 +31,34 @@ func (s selection) arguments() string {
 // it. Tests of a package that are compiled without the tag are not among them, although a
 // build with the tag contains them, too. It returns an error if there are no such tests.
 func testsOfTag(dir, tag string, patterns ...string) (selection, error) {
-	with, err := listTestFiles(dir, tag, patterns)
+	return testsBetween(dir, tag, "", patterns)
+}
+
+// testsWithoutRace returns the tests that a build with the race detector does not contain.
+func testsWithoutRace(dir string, patterns ...string) (selection, error) {
+	return testsBetween(dir, "", "race", patterns)
+}
+
+// testsBetween returns the tests in files that are compiled with the first tags and not with the
+// second. It returns an error if there are no such tests.
+func testsBetween(dir, tags, otherTags string, patterns []string) (selection, error) {
+	with, err := listPackages(dir, tags, patterns)
 	if err != nil {
 		return selection{}, err
 	}
-	without, err := listTestFiles(dir, "", patterns)
+	without, err := listPackages(dir, otherTags, patterns)
 	if err != nil {
 		return selection{}, err
 	}
 	isCommon := map[string]bool{}
 	for _, p := range without {
-		for _, file := range p.files() {
+		for _, file := range p.testFiles() {
 			isCommon[file] = true
 		}
 	}
 	var s selection
 	for _, p := range with {
-		files := slices.DeleteFunc(p.files(), func(file string) bool { return isCommon[file] })
+		files := slices.DeleteFunc(p.testFiles(), func(file string) bool { return isCommon[file] })
 		tests, err := testsIn(files)
 		if err != nil {
 			return selection{}, err
@@ -56,7 +68,7 @@ func testsOfTag(dir, tag string, patterns ...string) (selection, error) {
 		}
 	}
 	if len(s.tests) == 0 {
-		return selection{}, fmt.Errorf("no test in %s has the build tag %s", strings.Join(patterns, " "), tag)
+		return selection{}, fmt.Errorf("no test in %s has the build tag %s", strings.Join(patterns, " "), cmp.Or(tags, "!"+otherTags))
 	}
 	slices.Sort(s.tests)
 	s.tests = slices.Compact(s.tests)
@@ -67,23 +79,32 @@ func testsOfTag(dir, tag string, patterns ...string) (selection, error) {
 type listedPackage struct {
 	Dir          string
 	ImportPath   string
+	GoFiles      []string
+	CgoFiles     []string
 	TestGoFiles  []string
 	XTestGoFiles []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
 }
 
-// files returns the paths of the package's test files.
-func (p listedPackage) files() []string {
+// paths returns the paths of files of the package.
+func (p listedPackage) paths(names ...[]string) []string {
 	var paths []string
-	for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+	for _, name := range slices.Concat(names...) {
 		paths = append(paths, filepath.Join(p.Dir, name))
 	}
 	return paths
 }
 
-// listTestFiles returns the packages with the test files that a build with the tags, separated
-// by commas, contains.
-func listTestFiles(dir, tags string, patterns []string) ([]listedPackage, error) {
-	cmd := exec.Command("go", append([]string{"list", "-e", "-tags", tags, "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles"}, patterns...)...)
+// testFiles returns the paths of the package's test files.
+func (p listedPackage) testFiles() []string { return p.paths(p.TestGoFiles, p.XTestGoFiles) }
+
+// listPackages returns the packages with the files that a build with the tags, separated by
+// commas, contains.
+func listPackages(dir, tags string, patterns []string) ([]listedPackage, error) {
+	fields := "-json=Dir,ImportPath,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports"
+	cmd := exec.Command("go", append([]string{"list", "-e", "-tags", tags, fields}, patterns...)...)
 	cmd.Dir = dir
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -106,7 +127,7 @@ func listTestFiles(dir, tags string, patterns []string) ([]listedPackage, error)
 		err = nil
 	}
 	if err = errors.Join(err, cmd.Wait()); err != nil {
-		return nil, fmt.Errorf("list the tests of %s: %w: %s", strings.Join(patterns, " "), err, problems.String())
+		return nil, fmt.Errorf("list the packages of %s: %w: %s", strings.Join(patterns, " "), err, problems.String())
 	}
 	return packages, nil
 }

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -13,7 +10,7 @@ import (
 func writeModule(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{
+	write(t, dir, map[string]string{
 		"go.mod":                      "module example.com/numbers\n\ngo 1.26.0\n",
 		"one/one.go":                  "package one\n",
 		"one/one_test.go":             "package one\n\nfunc TestMain() {}\n\nfunc TestUnit() {}\n",
@@ -25,12 +22,7 @@ func writeModule(t *testing.T) string {
 		"two/two_test.go":             "package two\n\nfunc TestOther() {}\n",
 		"two/helpers_test.go":         "//go:build integration\n\npackage two\n\nfunc helper() {}\n",
 		"three/three_test.go":         "//go:build integration\n\npackage three\n\nfunc TestAlone() {}\n",
-	} {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	return dir
 }
 
@@ -43,6 +35,23 @@ func TestTestsOfTag(t *testing.T) {
 	const want = "-run ^(FuzzOuter|TestAlone|TestInner|TestOuter)$ example.com/numbers/one example.com/numbers/three"
 	if got := s.arguments(); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestTestsWithoutRace(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"go.mod":           "module example.com/numbers\n\ngo 1.26.0\n",
+		"one/slow_test.go": "//go:build !race\n\npackage one\n\nfunc TestSlow() {}\n",
+		"one/fast_test.go": "package one\n\nfunc TestFast() {}\n",
+		"two/fast_test.go": "package two\n\nfunc TestFast() {}\n",
+	})
+	s, err := testsWithoutRace(dir, "./...")
+	if want := "-run ^(TestSlow)$ example.com/numbers/one"; err != nil || s.arguments() != want {
+		t.Errorf("got %s, %v, want %s", s.arguments(), err, want)
+	}
+	if s, err := testsWithoutRace(dir, "./two"); err == nil || !strings.Contains(err.Error(), "no test in ./two has the build tag !race") {
+		t.Errorf("got %v, %v", s, err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"plimsoll.dev/plimsoll/exporter/internal/device"
-	"plimsoll.dev/plimsoll/exporter/internal/podmap/fake"
 )
 
 func TestDoctorReportsMissingDriverAndKubelet(t *testing.T) {
@@ -90,51 +88,6 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // metricCount matches the text that changes with every new metric.
 var metricCount = regexp.MustCompile(`provides \d+ of \d+ metrics(; missing: [A-Z0-9_ ]+)?`)
-
-func TestDoctorGolden(t *testing.T) {
-	healthy := newDriver(t, 2)
-	old := newDriver(t, 2, "-DOLD_DRIVER")
-	old.set(driverVersionWord, 450)
-	lost := newDriver(t, 2)
-	lost.set(driverDevices+driverDeviceWords, 1) // the second device is lost
-	kubelet := fake.Start(t)
-	kubelet.Allocatable("nvidia.com/gpu", "GPU-000000a0-0000-4000-8000-000000000000", "GPU-000000a1-0000-4000-8000-000000000001")
-	for name, tc := range map[string]struct {
-		command *exec.Cmd
-		code    int
-	}{
-		"healthy":      {healthy.command("doctor", "--pod-resources-kubelet-socket="+kubelet.Socket, "--procfs-root="+hostProcfs(t)), 0},
-		"json":         {healthy.command("doctor", "-o", "json", "--pod-resources-kubelet-socket="+kubelet.Socket, "--procfs-root="+hostProcfs(t)), 0},
-		"old-driver":   {old.command("doctor", "-k=false", "--procfs-root="+t.TempDir()), 0},
-		"lost-device":  {lost.command("doctor", "-k=false", "--procfs-root="+hostProcfs(t)), 1},
-		"invalid-flag": {command(t, "doctor", "--no-such-option"), 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, err := tc.command.CombinedOutput()
-			code := 0
-			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-				code = exit.ExitCode()
-			}
-			if code != tc.code {
-				t.Errorf("exit status %d, want %d", code, tc.code)
-			}
-			path := filepath.Join("testdata", "doctor-"+name+".txt")
-			out = metricCount.ReplaceAll(out, []byte("provides N of M metrics; missing: …"))
-			if *update {
-				if err := os.WriteFile(path, out, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			golden, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(golden), string(out)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
 
 // The README shows lines that doctor prints.
 func TestReadmeShowsOutputOfDoctor(t *testing.T) {

@@ -117,7 +117,7 @@ func TestScrapeIsOfOneCollection(t *testing.T) {
 	f.collect(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var scrapers sync.WaitGroup
-	for i := range 10 {
+	for i := range 4 {
 		scrapers.Go(func() {
 			for ctx.Err() == nil {
 				response := f.get("text/plain", []string{"", "gzip"}[i%2])
@@ -139,7 +139,7 @@ func TestScrapeIsOfOneCollection(t *testing.T) {
 			}
 		})
 	}
-	for range 50 {
+	for range 25 {
 		if err := f.Collect(t.Context()); err != nil {
 			t.Error(err)
 		}

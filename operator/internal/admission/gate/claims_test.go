@@ -88,6 +88,9 @@ func (d claimedDevice) slots(s shape.Share) (n int64) {
 // for random devices with policies and random claims. For pods with several devices, of which each is
 // another one, it is never more.
 func TestFitOfClaimsEqualsPlacement(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	const cases = 80
 	random := rand.New(rand.NewPCG(20261125, 2))
 	clusters := make([][]claimedDevice, cases)

@@ -68,6 +68,9 @@ func TestFailingRuleEndsSampleTime(t *testing.T) {
 // as well, or the cluster has no sample time: a gate would count devices as free that the rule counted as
 // in use.
 func TestRuleFailingForLongFreesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	const file = "rules/recording-nodes.yaml"
 	rules, err := promengine.DecodeRules(file, read(t, file))
 	if err != nil {

@@ -14,6 +14,9 @@ import (
 // devices: it counts a fraction in whole MiB, rounded down. For pods with several devices it is never
 // more than that.
 func TestFitOfFractionsEqualsPlacement(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	random := rand.New(rand.NewPCG(20261125, 3))
 	ratios := []float64{0.01, 0.125, 0.25, 0.29, 0.3, 0.333, 1. / 3, 0.3334, 0.5, 2. / 3, 0.9, 1}
 	withRoom := 0

@@ -87,6 +87,9 @@ func randomShare(random *rand.Rand) shape.Share {
 // for random devices, pods and requests. For pods with several devices it is never more, and equal
 // if a device takes one pod only.
 func TestFitOfSharesEqualsPlacement(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	const cases = 80
 	random := rand.New(rand.NewPCG(20261122, 2))
 	clusters := make([][]sharedDevice, cases)

@@ -286,6 +286,9 @@ func largestFreePart(_ *simJob, candidates []Candidate, _ time.Time) []string {
 }
 
 func TestGateBeatsStatelessRankingOnLaggingMetrics(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	nodes := []int{2, 2, 4, 8, 16, 32, 32, 32}
 	const n, devices = 3000, devicesPerNode * 128
 	l := ledger.New(0, 10*time.Minute)

@@ -396,6 +396,9 @@ func forbiddenHold(s *Situation, next Step) error {
 // Whatever the hub shows, the situation has a documented phase, the step is one that Kueue accepts,
 // and carrying it out leads to a state that needs no further write.
 func TestStepsOfRandomObservations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	const most = 8 // steps until nothing is left to write
 	covered := map[Phase]int{}
 	for seed := range uint64(40_000) {

@@ -10,10 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -126,63 +124,6 @@ func tinySeries(w io.Writer, n int) {
 	_, _ = io.WriteString(w, `]}}`)
 }
 
-// TestMemoryOfHostileResponses sends four responses of 64 MiB at once. All memory that
-// their decoding allocates, garbage included, is below 96 MiB.
-func TestMemoryOfHostileResponses(t *testing.T) {
-	if raceDetector {
-		t.Skip("too slow with the race detector")
-	}
-	huge := strings.Repeat("x", 1<<20)
-	for name, tc := range map[string]struct {
-		write  func(w io.Writer)
-		reason Reason
-	}{
-		"tiny series": {func(w io.Writer) { tinySeries(w, 64<<20) }, ReasonTooLarge},
-		"one long label": {func(w io.Writer) {
-			writeRepeated(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"cluster":"`, huge, 65)
-		}, ReasonTooLarge},
-		"one long key": {func(w io.Writer) { writeRepeated(w, `{"`, huge, 65) }, ReasonTooLarge},
-		"many labels": {func(w io.Writer) {
-			_, err := io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{`)
-			var label []byte
-			for i := int64(0); err == nil && i < 5<<20; i++ {
-				label = append(strconv.AppendInt(append(label[:0], `"FOREIGN`...), i, 10), `":"",`...)
-				_, err = w.Write(label)
-			}
-		}, ReasonTooLarge},
-		"deep": {func(w io.Writer) { writeRepeated(w, `{"a":`, strings.Repeat("[", 1<<20), 65) }, ReasonBadResponse},
-		"warnings": {func(w io.Writer) {
-			writeRepeated(w, `{"warnings":["s3cret-token"`, strings.Repeat(`,"FOREIGN s3cret-token"`, 1<<15), 100)
-		}, ReasonTooLarge},
-		"marks": {func(w io.Writer) {
-			writeRepeated(w, `{"isPartial":true`, strings.Repeat(`,"isPartial":true`, 1<<16), 65)
-		}, ReasonTooLarge},
-		"whitespace": {func(w io.Writer) { writeRepeated(w, ``, strings.Repeat(" ", 1<<20), 65) }, ReasonTooLarge},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newClient(t, hostileConfig(serve(t, func(w http.ResponseWriter, _ *http.Request) { tc.write(w) })))
-			c.cfg.Timeout = time.Minute
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			var group sync.WaitGroup
-			for range 4 {
-				group.Go(func() {
-					if _, err := c.Query(t.Context(), "up", at); ReasonOf(err) != tc.reason || strings.Contains(err.Error(), "FOREIGN") {
-						t.Errorf("%v, want %s", err, tc.reason)
-					}
-				})
-			}
-			group.Wait()
-			runtime.ReadMemStats(&after)
-			if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; allocated > 96 {
-				t.Errorf("four responses of 64 MiB allocated %d MiB", allocated)
-			} else {
-				t.Logf("allocated %d MiB", allocated)
-			}
-		})
-	}
-}
-
 // writeRepeated writes prefix and n times text, or less if the client leaves.
 func writeRepeated(w io.Writer, prefix, text string, n int) {
 	_, err := io.WriteString(w, prefix)
@@ -191,22 +132,6 @@ func writeRepeated(w io.Writer, prefix, text string, n int) {
 			_, err = io.WriteString(w, text)
 		}
 	}
-}
-
-func TestGzipBomb(t *testing.T) {
-	if raceDetector {
-		t.Skip("too slow with the race detector")
-	}
-	c := newClient(t, hostileConfig(serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Accept-Encoding") != "gzip" {
-			t.Errorf("Accept-Encoding %q", r.Header.Get("Accept-Encoding"))
-		}
-		w.Header().Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(w)
-		writeRepeated(z, `{"x":"`, strings.Repeat("x", 1<<20), 512)
-		_ = z.Close()
-	})))
-	expectFailure(t, c, ReasonTooLarge, "too many bytes")
 }
 
 func TestCompressedResponses(t *testing.T) {
@@ -231,41 +156,6 @@ func TestCompressedResponses(t *testing.T) {
 		_, _ = io.WriteString(w, "FOREIGN")
 	})))
 	expectFailure(t, c, ReasonBadResponse, "not Prometheus JSON")
-}
-
-// TestOneByteASecond delays a hostile source to its timeout. A query of another source
-// succeeds meanwhile.
-func TestOneByteASecond(t *testing.T) {
-	if raceDetector {
-		t.Skip("too slow with the race detector")
-	}
-	slow := newClient(t, hostileConfig(serve(t, func(w http.ResponseWriter, r *http.Request) {
-		for _, b := range vectorOf(1000) {
-			_, _ = w.Write([]byte{b})
-			w.(http.Flusher).Flush()
-			select {
-			case <-time.After(20 * time.Millisecond):
-			case <-r.Context().Done():
-				return
-			}
-		}
-	})))
-	slow.cfg.Timeout = 500 * time.Millisecond
-	failed := make(chan error)
-	for range 4 {
-		go func() { _, err := slow.Query(t.Context(), "up", at); failed <- err }()
-	}
-	honest := newClient(t, hostileConfig(serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(vectorOf(100000)) })))
-	start := time.Now()
-	if result, err := honest.Query(t.Context(), "up", at); err != nil || len(result.Samples) != 100000 {
-		t.Errorf("another source: %d samples, %v", len(result.Samples), err)
-	}
-	t.Logf("100,000 series took %v", time.Since(start))
-	for range 4 {
-		if err := <-failed; ReasonOf(err) != ReasonTimeout {
-			t.Error(err)
-		}
-	}
 }
 
 func TestBadCertificates(t *testing.T) {

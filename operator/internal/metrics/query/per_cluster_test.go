@@ -48,27 +48,6 @@ func TestQueryJoinsTheResultsOfAllClusters(t *testing.T) {
 	}
 }
 
-// TestJoinedResultsHaveALimit: each endpoint stays within its limits, and all together would
-// exceed the memory of the process.
-func TestJoinedResultsHaveALimit(t *testing.T) {
-	const series = 60_000
-	body := vector(strings.TrimSuffix(strings.Repeat(`{"metric":{},"value":[0,"0"]},`, series), ","))
-	names := clusterNames("c", 12)
-	c := newClient(t, Config{
-		URLTemplate: serve(t, reply(200, body)) + "/{cluster}", MaxSeries: series, MaxResponseBytes: 4 << 20, Timeout: time.Minute,
-		Clusters: func(context.Context) ([]string, error) { return names, nil },
-	})
-	got, err := c.Query(context.Background(), "up", at)
-	if want := maxDecodedBytes / (sampleBytes * series); err != nil || len(got.Samples) != want*series || len(got.Failed) != len(names)-want {
-		t.Fatalf("%d series, %d clusters failed, %v; want the series of %d clusters", len(got.Samples), len(got.Failed), err, want)
-	}
-	for cluster, message := range got.Failed {
-		if message != "TooLarge: the decoded results of all endpoints exceed 48 MiB: aggregate the query" {
-			t.Errorf("%s: %s", cluster, message)
-		}
-	}
-}
-
 // A response that is too large beside the others fails, and smaller ones after it do not.
 func TestALargeResponseFailsAlone(t *testing.T) {
 	large, small := &Result{Samples: make([]Sample, 300_000)}, &Result{Samples: make([]Sample, 1)}
@@ -161,30 +140,6 @@ func TestAllEndpointsAreQueriedInTurn(t *testing.T) {
 	}
 	if counts := requests(); len(counts) < 480 {
 		t.Errorf("%d of 500 endpoints were queried", len(counts))
-	}
-}
-
-// TestAnEndpointThatIsNotReachedIsReported has more hung endpoints than fit into the time.
-// Each of them is a failure in the result, and the first in a later round.
-func TestAnEndpointThatIsNotReachedIsReported(t *testing.T) {
-	if raceDetector {
-		t.Skip("too slow with the race detector")
-	}
-	names := append(clusterNames("hung", 400), "live-0000")
-	c, requests := fleetOf(t, names)
-	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		result, err := c.Query(ctx, "up", at)
-		cancel()
-		if err != nil && ReasonOf(err) == ReasonTimeout {
-			continue // the endpoint that responds had no turn in the first round
-		}
-		if err != nil || len(result.Samples)+len(result.Failed) != len(names) {
-			t.Errorf("%d clusters responded, %d failed, %v", len(result.Samples), len(result.Failed), err)
-		}
-	}
-	if counts := requests(); counts["live-0000"] == 0 {
-		t.Errorf("two rounds queried %d endpoints, not the one that responds", len(counts))
 	}
 }
 

@@ -155,6 +155,9 @@ func BenchmarkTrials(b *testing.B) {
 // Every job is the first of its program. A trial takes some minutes, so jobs of an hour end sooner
 // with it, and jobs of five minutes end later.
 func TestTrialsShortenLongJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates many cases")
+	}
 	for _, tc := range []struct {
 		name          string
 		minutes       float64

@@ -282,23 +282,6 @@ func (h *history) scrape(t *testing.T, c *randomCluster, stores ...*metrics.Stor
 	}
 }
 
-// TestModesAgree evaluates the shipped rules and the closed form over the same random histories. All
-// queries of gates, and all series that the closed form records, must have the same results.
-func TestModesAgree(t *testing.T) {
-	t.Parallel()
-	queries, rules := append(gateQueries(), recorded...), loadRules(t)
-	results := map[string]int{}
-	for i := range *seeds {
-		seed := *firstSeed + uint64(i)
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { compareModes(t, seed, rules, queries, results) })
-	}
-	for _, expr := range queries {
-		if results[expr] == 0 && *seeds >= 4 {
-			t.Errorf("%s never has a result, so the comparison means nothing", expr)
-		}
-	}
-}
-
 // compareModes runs one history. It adds the number of series of each query to results.
 func compareModes(t *testing.T, seed uint64, rules *metrics.Rules, queries []string, results map[string]int) {
 	h := newHistory(seed)
