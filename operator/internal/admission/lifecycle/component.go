@@ -20,6 +20,7 @@ func IsOnItsWay(wl *kueue.Workload) bool {
 	return kueuestate.AcceptsCheckUpdate(wl) && !kueuestate.IsRejected(wl)
 }
 
+// ClusterOf is the cluster that admitted a workload; empty = none yet.
 func ClusterOf(wl *kueue.Workload) string {
 	if wl.Status.ClusterName == nil {
 		return ""

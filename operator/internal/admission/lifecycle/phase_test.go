@@ -228,14 +228,14 @@ func requireEveryPhase(t *testing.T, covered map[Phase]bool) {
 
 // stepOptions compare steps. The verdicts of a decision are the gate's.
 var stepOptions = cmp.Options{
-	cmp.AllowUnexported(Step{}, LateAdmission{}, reservation{}, Write{}, CheckWrite{}, RecordWrite{}, NominationWrite{}, Notice{}, conflict{}),
+	cmp.AllowUnexported(Step{}, LateAdmission{}, Reservation{}, Write{}, CheckWrite{}, RecordWrite{}, NominationWrite{}, Notice{}, conflict{}),
 	cmp.Comparer(func(a, b registry.QueryKey) bool { return a == b }),
 	cmpopts.IgnoreFields(gate.Decision{}, "Verdicts"), cmpopts.EquateEmpty(),
 }
 
 // reservationOn is a reservation of the workload's devices, made now.
-func reservationOn(s *Situation, kept []string, clusters ...string) *reservation {
-	res := &reservation{Kept: kept}
+func reservationOn(s *Situation, kept []string, clusters ...string) *Reservation {
+	res := &Reservation{Kept: kept}
 	for _, c := range clusters {
 		res.Entries = append(res.Entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, ClusterQueue: "gpu", PodSets: s.Request.Facts.PodSets, DebitedAt: s.Now})
 	}
@@ -388,7 +388,7 @@ func TestNext(t *testing.T) {
 				Writes: slices.Concat([]Write{readyWrite}, nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1"))}
 		}, PhaseNominated},
 		{"waiting, room, another check Pending", budgetPending, PhaseWaiting, func(*Situation) Step {
-			return Step{Decision: &placeable, Reservation: &reservation{}, Writes: []Write{readyWrite}}
+			return Step{Decision: &placeable, Reservation: &Reservation{}, Writes: []Write{readyWrite}}
 		}, PhaseReady},
 		{"waiting, room, Kueue nominates", kueueNominates, PhaseWaiting, func(s *Situation) Step {
 			ready := readyWrite
@@ -398,7 +398,7 @@ func TestNext(t *testing.T) {
 			return Step{Decision: &placeable, Reservation: reservationOn(s, nil, "cluster1"), Writes: []Write{ready}}
 		}, PhaseReady},
 		{"waiting, no room", noRoom, PhaseWaiting, func(*Situation) Step {
-			return Step{Wait: waitsWith(shapeKey, twoDevices), Decision: &full, Reservation: &reservation{}, Writes: []Write{{
+			return Step{Wait: waitsWith(shapeKey, twoDevices), Decision: &full, Reservation: &Reservation{}, Writes: []Write{{
 				Check: &CheckWrite{Names: own, Decision: full, MessageKind: gate.ReasonNoRoom, RememberReason: true}, Event: &Notice{Reason: gate.ReasonNoRoom, Message: full.Message}}}}
 		}, PhaseWaiting},
 		{"waiting, gate has a problem", func(s *Situation) { s.Gate.Problem = "no Placement" }, PhaseWaiting, func(*Situation) Step {
@@ -409,7 +409,7 @@ func TestNext(t *testing.T) {
 		{"waiting, no room, yield due", inOrder(noRoom, yieldingGate), PhaseWaiting, func(s *Situation) Step {
 			d, active := full, false
 			d.State, d.Reason, d.Message = gate.Retry, gate.ReasonYield, "returns its quota for other workloads: "+full.Message
-			return Step{Decision: &d, Reservation: &reservation{}, Writes: []Write{{
+			return Step{Decision: &d, Reservation: &Reservation{}, Writes: []Write{{
 				Record: &RecordWrite{Record: dispatch.Record{}.Yielded(fixture.Noon, s.Now), Active: &active, Reason: gate.ReasonYield}, Event: &Notice{Reason: gate.ReasonYield, Message: d.Message}}}}
 		}, PhaseYielded},
 		{"waiting, no room, given up", inOrder(noRoom, func(s *Situation) {
@@ -420,7 +420,7 @@ func TestNext(t *testing.T) {
 			d := full
 			d.State, d.Reason, d.Message = gate.Rejected, gate.ReasonGaveUp, "gave up: "+full.Message
 			reset := Write{Record: &RecordWrite{Record: dispatch.Record{QuotaReservedAt: fixture.Noon}}}
-			return Step{Decision: &d, Reservation: &reservation{}, Writes: []Write{reset, {
+			return Step{Decision: &d, Reservation: &Reservation{}, Writes: []Write{reset, {
 				Check: &CheckWrite{Names: own, Decision: d, MessageKind: gate.ReasonGaveUp, RememberReason: true}, Event: &Notice{Warning: true, Reason: gate.ReasonGaveUp, Message: d.Message}}}}
 		}, PhaseIdle},
 		{"Kueue nominates, within the grace period", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch,
@@ -437,7 +437,7 @@ func TestNext(t *testing.T) {
 				Writes: nominationOf(&first, "Nominated", "nominated cluster1: "+room, "cluster1")}
 		}, PhaseNominated},
 		{"nominating, no room any more", inOrder(noRoom, setCheck(kueue.CheckStateReady)), PhaseNominating, func(*Situation) Step {
-			return Step{Wait: waitsWith(shapeKey, twoDevices), Decision: &full, Reservation: &reservation{}, Writes: []Write{{
+			return Step{Wait: waitsWith(shapeKey, twoDevices), Decision: &full, Reservation: &Reservation{}, Writes: []Write{{
 				Check: &CheckWrite{Names: own, Decision: full, MessageKind: gate.ReasonNoRoom, RememberReason: true}, Event: &Notice{Reason: gate.ReasonNoRoom, Message: full.Message}}}}
 		}, PhaseNominating},
 		{"nominated", sentTo(fixture.Noon, "cluster1"), PhaseNominated, func(*Situation) Step { return Step{RequeueAfter: timing.DefaultWidenAfter} }, PhaseNominated},

@@ -9,9 +9,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
-// nodeRequirement is a demand on the nodes of the workload's pods that Kueue would not
+// NodeRequirement is a demand on the nodes of the workload's pods that Kueue would not
 // overrule.
-type nodeRequirement struct {
+type NodeRequirement struct {
 	// origin completes "the node selector x=y" in a message; empty = the pods themselves.
 	origin string
 	labels map[string]string
@@ -19,18 +19,18 @@ type nodeRequirement struct {
 
 // RequirementsOnNodes are those of the pods, of the assigned flavors and of the other
 // checks' updates. Kueue merges them with the gate's.
-func (s *Situation) RequirementsOnNodes() []nodeRequirement {
-	var list []nodeRequirement
+func (s *Situation) RequirementsOnNodes() []NodeRequirement {
+	var list []NodeRequirement
 	for i := range s.Workload.Spec.PodSets {
-		list = append(list, nodeRequirement{labels: s.Workload.Spec.PodSets[i].Template.Spec.NodeSelector})
+		list = append(list, NodeRequirement{labels: s.Workload.Spec.PodSets[i].Template.Spec.NodeSelector})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Request.FlavorLabels)) {
-		list = append(list, nodeRequirement{origin: " of flavor " + name, labels: s.Request.FlavorLabels[name]})
+		list = append(list, NodeRequirement{origin: " of flavor " + name, labels: s.Request.FlavorLabels[name]})
 	}
 	for _, check := range s.Workload.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {
 			if !slices.Contains(s.Checks.Own, string(check.Name)) {
-				list = append(list, nodeRequirement{origin: " of admission check " + string(check.Name), labels: update.NodeSelector})
+				list = append(list, NodeRequirement{origin: " of admission check " + string(check.Name), labels: update.NodeSelector})
 			}
 		}
 	}

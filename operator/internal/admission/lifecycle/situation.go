@@ -120,7 +120,7 @@ type Request struct {
 	// Profile of the workload's job; nil if the gate reads none, or if there is none.
 	Profile *v1alpha1.JobProfileStatus
 	// NodeRequirements of a workload that MultiKueue does not copy.
-	NodeRequirements []nodeRequirement
+	NodeRequirements []NodeRequirement
 }
 
 // Job is what the workload has to do with the other Workloads of its job: other components, and the

@@ -46,7 +46,7 @@ func (s *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
 //
 // The ledger reserves all pods. The entry of the old slice, which ends now, may be the only one that has
 // the running pods.
-func (s *Situation) followRunningSlice() (message string, updates []kueue.PodSetUpdate, res *reservation) {
+func (s *Situation) followRunningSlice() (message string, updates []kueue.PodSetUpdate, res *Reservation) {
 	message = "it replaces Workload " + s.Job.RunningSlice.Name + ", whose job already runs"
 	cluster := kueuestate.SentCluster(s.Job.RunningSlice, s.Checks.Own, "")
 	if cluster == "" {
@@ -56,7 +56,7 @@ func (s *Situation) followRunningSlice() (message string, updates []kueue.PodSet
 		updates = append(updates, *update.DeepCopy())
 	}
 	if s.Gate.Known {
-		res = &reservation{Entries: []ledger.Entry{s.Entry(cluster, s.Now)}}
+		res = &Reservation{Entries: []ledger.Entry{s.Entry(cluster, s.Now)}}
 	}
 	return message + " on " + cluster, updates, res
 }

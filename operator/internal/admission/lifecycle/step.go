@@ -14,7 +14,7 @@ import (
 // Step is everything that one reconciliation does for a workload. apply carries it out.
 type Step struct {
 	// Reservation is what the ledger holds for the workload afterwards; nil = unchanged.
-	Reservation *reservation
+	Reservation *Reservation
 	// Writes to the Workload, in order. The first one that fails ends the step.
 	Writes []Write
 	// Wait is the workload's entry in the wait queue; nil = the workload leaves the queue.
@@ -37,9 +37,9 @@ type Step struct {
 	RequeueAfter time.Duration
 }
 
-// reservation replaces the ledger's entries of a workload, except for those of the
+// Reservation replaces the ledger's entries of a workload, except for those of the
 // clusters that are kept.
-type reservation struct {
+type Reservation struct {
 	Kept    []string
 	Entries []ledger.Entry
 	// AdmittedPods by cluster, as in history.

@@ -183,8 +183,8 @@ func (s *Situation) orphanNote(clusters []string, choice string) string {
 // Reserve debits the chosen clusters that have room. Where a cluster has none, the workload
 // may never take anything. Clusters whose nomination outlived the ledger's TTL are not
 // debited again. What the placement of the job reserved for a component stays while it waits.
-func (s *Situation) Reserve(clusters []string, d gate.Decision) *reservation {
-	res := &reservation{Kept: s.Workload.Status.NominatedClusterNames, AdmittedPods: s.admittedPods(d)}
+func (s *Situation) Reserve(clusters []string, d gate.Decision) *Reservation {
+	res := &Reservation{Kept: s.Workload.Status.NominatedClusterNames, AdmittedPods: s.admittedPods(d)}
 	if s.hasPlaceInJob() {
 		res.Kept = append(slices.Clone(res.Kept), s.Job.Cluster)
 	}

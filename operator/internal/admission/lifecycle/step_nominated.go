@@ -96,6 +96,7 @@ func (s *Situation) IsWideningDue() bool {
 	return PhaseOf(s) == PhaseNominated && (stage == dispatch.StageWiden || stage == dispatch.StageHeal)
 }
 
+// Pace is how fast a nomination is widened.
 func (s *Situation) Pace() dispatch.Pace {
 	return dispatch.Pace{Widen: s.Gate.Spec.Widen, Lag: s.MultiKueue.Lag}
 }

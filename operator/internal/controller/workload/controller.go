@@ -2,9 +2,9 @@
 // check of each Workload and, as Kueue's external dispatcher, nominates the clusters that
 // MultiKueue copies it to.
 //
-// reconcile.go is the state machine: PhaseOf names the state of a situation, next computes
-// the step that the state calls for, apply carries the step out. operator/docs/admission.md
-// has its diagram.
+// reconcile.go observes a workload, asks package lifecycle for the next step, and carries it out.
+// operator/docs/admission.md
+// has the diagram of the phases.
 package workload
 
 import (
