@@ -3,8 +3,7 @@
 // MultiKueue copies it to.
 //
 // reconcile.go observes a workload, asks package lifecycle for the next step, and carries it out.
-// operator/docs/admission.md
-// has the diagram of the phases.
+// operator/docs/admission.md has the diagram of the phases.
 package workload
 
 import (
