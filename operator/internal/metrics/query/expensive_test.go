@@ -81,7 +81,7 @@ func TestGzipBomb(t *testing.T) {
 		writeRepeated(z, `{"x":"`, strings.Repeat("x", 1<<20), 512)
 		_ = z.Close()
 	})))
-	expectFailure(t, c, ReasonTooLarge, "maxResponseBytes")
+	expectFailure(t, c, ReasonTooLarge, "too many bytes")
 }
 
 // TestOneByteASecond delays a hostile source to its timeout. A query of another source
