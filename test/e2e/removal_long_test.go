@@ -15,10 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/config"
 	"plimsoll.dev/plimsoll/test/lab/fleet"

@@ -15,7 +15,7 @@ import (
 
 // The largest node of a cluster is known even if a cluster outside of the gate has a
 // larger one, or another cluster has room.
-func TestClusterResultLargest(t *testing.T) {
+func TestCandidateLargest(t *testing.T) {
 	f := newFixture(v1alpha1.PlacementGateSpec{})
 	f.source.responses["floor("] = series("cluster1", 0.0, "cluster2", 5.0, "elsewhere", 9.0)
 	f.source.responses["node_free_devices:max"] = series("cluster1", 6.0, "cluster2", 8.0, "elsewhere", 8.0)
@@ -44,7 +44,7 @@ func (f *fixture) shapeOf(t *testing.T, cluster string) gate.ShapeMetrics {
 	return got[cluster].Shapes[0]
 }
 
-func TestClusterResultQuota(t *testing.T) {
+func TestCandidateQuota(t *testing.T) {
 	partial := func(a query.Result) query.Result { a.Partial = true; return a }
 	for _, tc := range []struct {
 		name         string
@@ -100,7 +100,7 @@ func TestClusterResultQuota(t *testing.T) {
 
 // If each cluster has its own endpoint, the failure of one endpoint concerns this cluster
 // only. Another cluster's empty response means that it has no such devices.
-func TestClusterResultOfAFailedEndpoint(t *testing.T) {
+func TestCandidateOfAFailedEndpoint(t *testing.T) {
 	f := newConditionFixture()
 	f.setSampleAge(5)
 	fit := series()
@@ -141,7 +141,7 @@ func queueSeries(cluster, queue string, devices float64) query.Sample {
 
 // Borrowed quota counts by ClusterQueue. A cluster that an incomplete response lacks has none, and a
 // failed query keeps the last values.
-func TestClusterResultBorrowed(t *testing.T) {
+func TestCandidateBorrowed(t *testing.T) {
 	f := newRemoteFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
 	f.facts.Reclaims = true
 	f.source.responses["floor("], f.source.responses["sample_timestamp"] = series("cluster1", 3.0, "cluster2", 3.0), series("cluster1", f.unixIn(-5), "cluster2", f.unixIn(-5))

@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"

@@ -4,14 +4,13 @@ import (
 	"context"
 	"strings"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
 
 // apply carries a step out: the wait queue, the writes in order with their events, then

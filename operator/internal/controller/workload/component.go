@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -17,6 +15,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
 
 // jobIndex is a field index of the components of jobs. Its values are the UIDs of the jobs.

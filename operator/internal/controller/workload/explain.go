@@ -8,14 +8,13 @@ import (
 	"net/http"
 	"strings"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 

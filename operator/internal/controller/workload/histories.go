@@ -3,9 +3,9 @@ package workload
 import (
 	"sync"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	"k8s.io/apimachinery/pkg/types"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
 
 // countLateAdmissions counts the late admissions of all workloads.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
 
 // observeLostQuota reads the checks of a workload without quota, if a decision for quota that it has

@@ -5,13 +5,12 @@ import (
 	"time"
 	"unicode"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
 
 // observeQueue reads the workload's ClusterQueue: whether checks are still to come, which ClusterQueues

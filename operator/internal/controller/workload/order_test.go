@@ -4,22 +4,18 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"plimsoll.dev/plimsoll/operator/internal/timing"
-
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // A workload that has room does not pass one that ranks before and waits for the same devices.

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +19,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
 
 // Field managers of the controller.

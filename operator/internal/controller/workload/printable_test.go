@@ -7,14 +7,13 @@ import (
 	"time"
 	"unicode"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

@@ -5,14 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-
 	"github.com/google/go-cmp/cmp"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +14,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 

@@ -5,10 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -16,6 +12,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 )
 
 // createSlices stores a slice of an elastic job that was replaced, as change leaves it, and selects

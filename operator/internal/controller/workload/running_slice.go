@@ -3,9 +3,8 @@ package workload
 import (
 	"context"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
 
 // maxReplacedSlices limits how many slices of a job are read. Users can write the annotation that names

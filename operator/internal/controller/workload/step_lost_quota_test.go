@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-
 	"github.com/google/go-cmp/cmp"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 )
 
 // loseQuota takes the quota as Kueue does for stopped queues, held jobs and closed admission gates:
