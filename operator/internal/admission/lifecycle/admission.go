@@ -33,7 +33,7 @@ func (s *Situation) AdmittedAt(otherwise time.Time) time.Time {
 	if c := kueuestate.FindCheck(s.Workload, s.Checks.MultiKueue); c != nil && c.State == kueue.CheckStateReady {
 		return c.LastTransitionTime.Time
 	}
-	if c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadAdmitted); s.Checks.MultiKueue == "" && c != nil {
+	if c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadAdmitted); s.Dispatch() == Local && c != nil {
 		return c.LastTransitionTime.Time
 	}
 	return otherwise

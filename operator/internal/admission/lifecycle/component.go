@@ -153,7 +153,7 @@ func (s *Situation) undecidedCandidates() []gate.Candidate {
 // awaitsPrimary reports whether Kueue will place the workload with the primary component of
 // its job, and that component has no cluster yet.
 func (s *Situation) awaitsPrimary() bool {
-	return s.Checks.MultiKueue != "" && kueuestate.FollowsPrimary(s.Workload) && s.Job.Cluster == "" && len(s.pendingChecks()) > 0
+	return s.Dispatch() != Local && kueuestate.FollowsPrimary(s.Workload) && s.Job.Cluster == "" && len(s.pendingChecks()) > 0
 }
 
 // stepAwaitPrimary blocks a component until the primary one has a cluster. Without that

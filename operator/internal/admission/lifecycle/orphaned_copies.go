@@ -18,7 +18,7 @@ import (
 // For a slice that replaces another one, Kueue removes no copy: they are the clusters of both slices,
 // however long ago.
 func (s *Situation) possibleCopies() []string {
-	if s.Checks.MultiKueue == "" {
+	if s.Dispatch() == Local {
 		return nil
 	}
 	if len(s.Job.SliceOn) > 0 {

@@ -213,7 +213,7 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:        PhaseBuiltinDispatch,
-			when:         func(s *Situation) bool { return s.isReady() && !s.MultiKueue.Nominates },
+			when:         func(s *Situation) bool { return s.isReady() && s.Dispatch() == BuiltinDispatch },
 			condition:    "the check is Ready and the operator does not nominate",
 			step:         (*Situation).stepWatchBuiltinDispatcher,
 			work:         "reports on gate and workload if no cluster is nominated within 30 s",
@@ -304,7 +304,7 @@ func (s *Situation) isEvictionStuck() bool {
 
 // eviction reports whether an eviction waits for a nomination, and how much time it has before it counts as stuck.
 func (s *Situation) eviction() (isStuck bool, remaining time.Duration) {
-	if !s.MultiKueue.Nominates || s.Checks.MultiKueue == "" {
+	if s.Dispatch() != OwnDispatch {
 		return false, 0
 	}
 	return kueuestate.IsEvictionStuck(s.Workload, s.Checks.MultiKueue, s.MultiKueue.EvictionLag, s.Now)
@@ -315,7 +315,7 @@ func (s *Situation) isPausing() bool {
 }
 
 func (s *Situation) isUngated() bool {
-	return len(s.Checks.Own) == 0 && s.Checks.MultiKueue != "" && s.MultiKueue.Nominates && !s.Queue.LacksChecks
+	return len(s.Checks.Own) == 0 && s.Dispatch() == OwnDispatch && !s.Queue.LacksChecks
 }
 
 func (s *Situation) isIdle() bool {
@@ -334,5 +334,5 @@ func (s *Situation) isRevoked() bool {
 
 // isNominating reports whether the gate may nominate, and no cluster is nominated or was.
 func (s *Situation) isNominating() bool {
-	return s.isReady() && s.MultiKueue.Nominates && s.MayNominate() && !s.isRevoked() && len(s.Workload.Status.NominatedClusterNames) == 0
+	return s.isReady() && s.MayNominate() && !s.isRevoked() && len(s.Workload.Status.NominatedClusterNames) == 0
 }

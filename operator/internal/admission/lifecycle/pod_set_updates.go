@@ -40,7 +40,7 @@ func (s *Situation) RequirementsOnNodes() []NodeRequirement {
 // pinsPods reports whether the gate pins the workload's pods to the chosen cluster. With
 // MultiKueue it must not.
 func (s *Situation) pinsPods() bool {
-	return s.Checks.MultiKueue == "" && s.Gate.Spec.PodSetUpdates != nil
+	return s.Dispatch() == Local && s.Gate.Spec.PodSetUpdates != nil
 }
 
 // nodeSelectorFor is the node selector that stands for a cluster.

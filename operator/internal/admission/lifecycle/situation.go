@@ -67,6 +67,29 @@ type MultiKueue struct {
 
 func (m MultiKueue) isConnected(cluster string) bool { return slices.Contains(m.Connected, cluster) }
 
+// Dispatch is who sends a workload to a worker.
+type Dispatch int
+
+const (
+	// Local workloads run where they are: no check of theirs is MultiKueue's.
+	Local Dispatch = iota
+	// BuiltinDispatch: one of Kueue's own dispatchers nominates clusters.
+	BuiltinDispatch
+	// OwnDispatch: the operator nominates clusters.
+	OwnDispatch
+)
+
+// Dispatch says who sends the workload to a worker.
+func (s *Situation) Dispatch() Dispatch {
+	switch {
+	case s.Checks.MultiKueue == "":
+		return Local
+	case s.MultiKueue.Nominates:
+		return OwnDispatch
+	}
+	return BuiltinDispatch
+}
+
 // Gate is the gate of the workload's check.
 type Gate struct {
 	// Gate as the registry knows it, or with the API server's spec only.
@@ -168,7 +191,7 @@ type Room struct {
 // settings ask for.
 func (s *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
 	opts := shape.OptionsOf(spec, func(flavor string) map[string]string { return s.Request.FlavorLabels[flavor] })
-	opts.Profile, opts.Copied = s.Request.Profile, s.Checks.MultiKueue != ""
+	opts.Profile, opts.Copied = s.Request.Profile, s.Dispatch() != Local
 	if s.Request.ClaimTemplates != nil {
 		opts.ClaimTemplate = func(name string) *resourcev1.ResourceClaimSpec { return s.Request.ClaimTemplates[name] }
 	}
@@ -258,7 +281,7 @@ func (s *Situation) Check() *kueue.AdmissionCheckState {
 // before its ClusterQueue got the check, or runs the job of the slice that the workload replaces. Kueue
 // adds the check to running workloads, too.
 func (s *Situation) runsAlready() bool {
-	return s.Workload.Status.ClusterName != nil || s.Checks.MultiKueue == "" && kueuestate.IsAdmitted(s.Workload) || s.Job.RunningSlice != nil
+	return s.Workload.Status.ClusterName != nil || s.Dispatch() == Local && kueuestate.IsAdmitted(s.Workload) || s.Job.RunningSlice != nil
 }
 
 // pendingChecks are the gate's entries that are Pending.
@@ -279,14 +302,14 @@ func (s *Situation) hasYielded() bool {
 // MayNominate reports whether the nomination is the gate's turn: every other check except
 // MultiKueue's is Ready, and Kueue does not follow another component of the job.
 func (s *Situation) MayNominate() bool {
-	return s.MultiKueue.Nominates && s.Job.Cluster == "" && s.Checks.MultiKueue != "" && kueuestate.WantsNomination(s.Workload, s.Checks.MultiKueue) &&
+	return s.Dispatch() == OwnDispatch && s.Job.Cluster == "" && kueuestate.WantsNomination(s.Workload, s.Checks.MultiKueue) &&
 		kueuestate.OtherChecksReady(s.Workload, s.Checks.Own[0], s.Checks.MultiKueue)
 }
 
 // readyDecidesPlacement reports whether a Ready check is the gate's last word: nothing of
 // ours decides again where the workload goes. A workload that Kueue pins goes elsewhere.
 func (s *Situation) readyDecidesPlacement() bool {
-	return s.Checks.MultiKueue == "" || !s.MultiKueue.Nominates && !kueuestate.IsPinnedByKueue(s.Workload)
+	return s.Dispatch() == Local || s.Dispatch() == BuiltinDispatch && !kueuestate.IsPinnedByKueue(s.Workload)
 }
 
 // QuotaReservedAt is the transition time of QuotaReserved; zero = no such condition.

@@ -147,7 +147,7 @@ func (s *Situation) stepWatchBuiltinDispatcher() Step {
 // step itself comes first. Nominations from before the gate's decision are no evidence: the
 // check may be new on the queue.
 func (s *Situation) conflict(ofStep *conflict) *conflict {
-	if ofStep != nil || len(s.Checks.Own) == 0 || !s.MultiKueue.Nominates || s.Checks.MultiKueue == "" || s.Record.Err != nil {
+	if ofStep != nil || len(s.Checks.Own) == 0 || s.Dispatch() != OwnDispatch || s.Record.Err != nil {
 		return ofStep
 	}
 	if s.Check().State != kueue.CheckStateReady || kueuestate.IsPinnedByKueue(s.Workload) || s.Job.Cluster != "" {

@@ -300,7 +300,7 @@ func (s *Situation) WriteDecision(d gate.Decision, record dispatch.Record) []Wri
 	}
 	// The time without room ends here; elsewhere the nomination ends it. What a ReclaimPolicy recorded stays.
 	placed := dispatch.Record{Reclaimed: record.Reclaimed}
-	if d.State == gate.Ready && (s.Checks.MultiKueue == "" || !s.MultiKueue.Nominates) && record.Encode() != placed.Encode() {
+	if d.State == gate.Ready && s.Dispatch() != OwnDispatch && record.Encode() != placed.Encode() {
 		writes = append(writes, Write{Record: &RecordWrite{Record: placed}})
 	}
 	w := Write{Check: &CheckWrite{Names: s.Checks.Own, Decision: d, PodSetUpdates: s.podSetUpdates(d), MessageKind: kind, RememberReason: true}}

@@ -22,7 +22,7 @@ import (
 // older than the reservation by more than clocks differ.
 func (s *Situation) OutdatedChecks() []string {
 	if !kueuestate.IsActive(s.Workload) || kueuestate.IsFinished(s.Workload) || !s.Workload.DeletionTimestamp.IsZero() || kueuestate.IsEvicted(s.Workload) || kueuestate.IsAdmitted(s.Workload) ||
-		s.MultiKueue.Nominates && s.Checks.MultiKueue != "" && !kueuestate.IsPinnedByKueue(s.Workload) {
+		s.Dispatch() == OwnDispatch && !kueuestate.IsPinnedByKueue(s.Workload) {
 		return nil
 	}
 	hasQuota, reserved, seen := kueuestate.HoldsQuota(s.Workload), s.QuotaReservedAt(), s.Now
@@ -32,7 +32,7 @@ func (s *Situation) OutdatedChecks() []string {
 	if seen.Before(reserved) { // Kueue's clock is ahead of this one, which is that of the check
 		reserved = seen
 	}
-	if hasQuota && s.Checks.MultiKueue != "" {
+	if hasQuota && s.Dispatch() != Local {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.Checks.Own), func(name string) bool {

@@ -15,14 +15,14 @@ const NotPermitted = "is not in annotation " + kueuestate.ClusterNamesAnnotation
 
 func limitOfWorkers(s *Situation) string {
 	permitted, isRestricted := kueuestate.PermittedClusters(s.Workload)
-	if !isRestricted || s.Checks.MultiKueue == "" {
+	if !isRestricted || s.Dispatch() == Local {
 		return s.MultiKueue.Config
 	}
 	return fmt.Sprintf("%s permits %q", s.MultiKueue.Config, permitted)
 }
 
 func excludeByWorkers(s *Situation, c *gate.Candidate) {
-	if s.Checks.MultiKueue != "" && !s.MultiKueue.isConnected(c.Name) {
+	if s.Dispatch() != Local && !s.MultiKueue.isConnected(c.Name) {
 		switch why, isMember := s.MultiKueue.Disconnected[c.Name]; {
 		case isMember && why != NotPermitted:
 			c.Exclude(gate.RejectDisconnected, why)
@@ -41,5 +41,5 @@ func excludeByWorkers(s *Situation, c *gate.Candidate) {
 // mayRequestClusters reports whether the gate can add clusters to its MultiKueueConfig. Under
 // Kueue's built-in dispatcher no member can leave: Kueue may nominate it at any time.
 func (s *Situation) mayRequestClusters() bool {
-	return s.MultiKueue.Nominates && s.Gate.Spec.MultiKueue != nil
+	return s.Dispatch() == OwnDispatch && s.Gate.Spec.MultiKueue != nil
 }

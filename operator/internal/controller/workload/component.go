@@ -87,7 +87,7 @@ func (r *Reconciler) otherComponents(ctx context.Context, obj client.Object) []r
 
 // observeComponents reads the other components of the workload's job.
 func (r *Reconciler) observeComponents(ctx context.Context, s *lifecycle.Situation) error {
-	if s.Checks.MultiKueue == "" {
+	if s.Dispatch() == lifecycle.Local {
 		return nil
 	}
 	job, err := r.listJob(ctx, s.Workload)

@@ -66,7 +66,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, s *lifecycle.Situation
 	if err := r.observeFlavors(ctx, s); err != nil {
 		return err
 	}
-	if s.Checks.MultiKueue == "" {
+	if s.Dispatch() == lifecycle.Local {
 		s.Request.NodeRequirements = s.RequirementsOnNodes()
 	} else if err := r.observeWorkers(ctx, s); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (r *Reconciler) observeGate(ctx context.Context, s *lifecycle.Situation) er
 		s.Gate.Exists, s.Gate.Gate = err == nil, registry.Gate{Name: name, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
 		return nil
 	}
-	if mk := s.Gate.Spec.MultiKueue; s.Gate.Problem == "" && mk != nil && s.Checks.MultiKueue != "" && mk.ConfigName != s.MultiKueue.Config {
+	if mk := s.Gate.Spec.MultiKueue; s.Gate.Problem == "" && mk != nil && s.Dispatch() != lifecycle.Local && mk.ConfigName != s.MultiKueue.Config {
 		s.Gate.Problem = fmt.Sprintf("admission check %s uses MultiKueueConfig %s but the gate maintains %s; name the same in both", s.Checks.MultiKueue, s.MultiKueue.Config, mk.ConfigName)
 	}
 	return nil

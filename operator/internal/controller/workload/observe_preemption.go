@@ -27,7 +27,7 @@ func (r *Reconciler) observeQueue(ctx context.Context, s *lifecycle.Situation) e
 	}
 	s.Queue.PreemptsLowerPriority = isPreempting(policy.WithinClusterQueue)
 	s.Queue.CanPreempt = s.Queue.PreemptsLowerPriority || isPreempting(policy.ReclaimWithinCohort)
-	if queue.Spec.CohortName == "" || s.Checks.MultiKueue == "" {
+	if queue.Spec.CohortName == "" || s.Dispatch() == lifecycle.Local {
 		return nil
 	}
 	cohorts, queues := &kueue.CohortList{}, &kueue.ClusterQueueList{}

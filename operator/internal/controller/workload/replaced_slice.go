@@ -36,7 +36,7 @@ func (r *Reconciler) observeReplacedSlice(ctx context.Context, s *lifecycle.Situ
 	switch {
 	case kueuestate.ReplacedSlice(s.Workload) == "" || s.Workload.Status.ClusterName != nil:
 		return nil
-	case s.Checks.MultiKueue == "":
+	case s.Dispatch() == lifecycle.Local:
 		return r.observeRunningSlice(ctx, s)
 	}
 	if kueuestate.WasAdmitted(s.Workload) {
