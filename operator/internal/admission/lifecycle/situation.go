@@ -71,11 +71,11 @@ func (m MultiKueue) isConnected(cluster string) bool { return slices.Contains(m.
 type Dispatch int
 
 const (
-	// Local workloads run where they are: no check of theirs is MultiKueue's.
+	// Local is used where no check is MultiKueue's: the workload runs where it is.
 	Local Dispatch = iota
-	// BuiltinDispatch: one of Kueue's own dispatchers nominates clusters.
+	// BuiltinDispatch is used where one of Kueue's own dispatchers nominates clusters.
 	BuiltinDispatch
-	// OwnDispatch: the operator nominates clusters.
+	// OwnDispatch is used where the operator nominates clusters.
 	OwnDispatch
 )
 
