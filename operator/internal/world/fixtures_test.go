@@ -31,12 +31,12 @@ type fixture struct {
 // noOperator is an operator that does nothing.
 type noOperator struct{}
 
-func (noOperator) Stop()                    {}
-func (noOperator) Start()                   {}
-func (noOperator) Running() bool            { return true }
-func (noOperator) Remaining() string        { return "" }
-func (noOperator) Holds() map[string]string { return nil }
-func (noOperator) CutOff(time.Duration)     {}
+func (noOperator) Stop()                      {}
+func (noOperator) Start()                     {}
+func (noOperator) Running() bool              { return true }
+func (noOperator) Remaining() string          { return "" }
+func (noOperator) Holds() map[string][]string { return nil }
+func (noOperator) CutOff(time.Duration)       {}
 
 // newFixture starts a world whose workers are connected.
 func newFixture(t *testing.T, spec Spec) *fixture {

@@ -23,7 +23,7 @@ type statement struct {
 // statements are those whose truth the world knows.
 var statements = []statement{
 	{regexp.MustCompile(`(cluster\d+) is held for (\S+?)(?:[;,]|$)`), func(w *World, _ *Run, parts []string) bool {
-		return w.Operator.Holds()[parts[0]] == parts[1]
+		return slices.Contains(w.Operator.Holds()[parts[0]], parts[1])
 	}},
 	{regexp.MustCompile(`(cluster\d+) is not connected by Kueue`), func(w *World, _ *Run, parts []string) bool {
 		remote := w.multiKueue.remotes[parts[0]]
@@ -43,7 +43,7 @@ var statements = []statement{
 	}},
 	{regexp.MustCompile(`on one node: (none) has any`), func(w *World, r *Run, _ []string) bool {
 		return !slices.ContainsFunc(w.clusters, func(c *cluster) bool {
-			return w.settled(c) && w.isQuiet(c) && w.Operator.Holds()[c.spec.Name] == "" && c.largestFree(r.assignedModel()) > 0
+			return w.settled(c) && w.isQuiet(c) && len(w.Operator.Holds()[c.spec.Name]) == 0 && c.largestFree(r.assignedModel()) > 0
 		})
 	}},
 }

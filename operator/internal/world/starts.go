@@ -14,7 +14,7 @@ import (
 )
 
 // checkStart reports a job that waits although a cluster is free for it.
-func (w *World) checkStart(r *Run, holds map[string]string) {
+func (w *World) checkStart(r *Run, holds map[string][]string) {
 	wl := w.kueue.workloads.get(r.Key)
 	if wl == nil || !kueuestate.HoldsQuota(wl) || !kueuestate.IsActive(wl) || kueuestate.IsEvicted(wl) || wl.Status.ClusterName != nil || len(wl.Status.NominatedClusterNames) > 0 {
 		r.fitsSince = time.Time{}
@@ -43,9 +43,10 @@ func (w *World) checkStart(r *Run, holds map[string]string) {
 
 // freeFor is a cluster that the job fits on by the world's truth, and that the operator can know of and does not hold
 // for another job, or nil.
-func (w *World) freeFor(r *Run, wl *kueue.Workload, holds map[string]string) *cluster {
+func (w *World) freeFor(r *Run, wl *kueue.Workload, holds map[string][]string) *cluster {
+	isOther := func(workload string) bool { return workload != r.Key.String() }
 	for _, c := range w.clusters {
-		if held, isHeld := holds[c.spec.Name]; isHeld && held != r.Key.String() || w.faults.lost[c.spec.Name] != "" {
+		if slices.ContainsFunc(holds[c.spec.Name], isOther) || w.faults.lost[c.spec.Name] != "" {
 			continue
 		}
 		if job := r.mayGoTo(c, r.asAssigned(wl)); job != nil && w.isQuiet(c) && w.settled(c) && c.takes(job) {

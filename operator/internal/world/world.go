@@ -80,8 +80,8 @@ type Operator interface {
 	Running() bool
 	// Remaining describes what the operator still remembers of workloads; empty = nothing.
 	Remaining() string
-	// Holds are the clusters that are held, by the workload for which they are.
-	Holds() map[string]string
+	// Holds are the workloads for which each cluster is held, at most one for each kind of device.
+	Holds() map[string][]string
 }
 
 // New builds a world before its first event. now is the clock.

@@ -14,8 +14,7 @@ import (
 )
 
 // History is what the controller remembers of one workload between reconciliations. It is a
-// value: account and apply replace it as a whole. A restart loses it; rebuild restores what
-// the hub shows.
+// value that package engine replaces as a whole. A restart loses it; Restore brings back what the hub shows.
 type History struct {
 	// ReservedAt is the transition time of QuotaReserved; zero = no quota was seen.
 	ReservedAt time.Time
@@ -129,6 +128,34 @@ func (h History) WithoutQuota(endedByWorker bool, now time.Time) History {
 		h.Copies = possibleCopies{Clusters: h.NominatedSeen, lostAt: now}
 	}
 	h.Running, h.NominatedSeen, h.PodsLate = nil, nil, nil
+	return h
+}
+
+// After is the history once the decision of a step is known.
+func (h History) After(next Step) History {
+	if next.PodsLate != nil {
+		h.PodsLate = next.PodsLate
+	}
+	if next.LateAttempt > 0 {
+		h.LateAttempt = next.LateAttempt
+	}
+	if next.Reservation != nil {
+		h = h.withAdmittedPods(next.Reservation.AdmittedPods)
+	}
+	return h
+}
+
+// AfterWrite is the history once a request has succeeded.
+func (h History) AfterWrite(w Write, now time.Time) History {
+	switch {
+	case w.Record != nil && w.Record.Reason != "":
+		h.LastReason = w.Record.Reason
+	case w.Check != nil && w.Check.RememberReason:
+		h.LastReason = w.Check.Decision.Reason
+	}
+	if w.Check != nil && w.Check.MessageKind != "" {
+		h.LastMessage.Kind, h.LastMessage.At = w.Check.MessageKind, now
+	}
 	return h
 }
 

@@ -63,8 +63,8 @@ func (s *Situation) AdmittedEntry(cluster string, at time.Time) ledger.Entry {
 	return e
 }
 
-// WithAdmittedPods adds what a decision showed for each cluster, which replaces that of earlier ones.
-func (h History) WithAdmittedPods(pods map[string]int64) History {
+// withAdmittedPods adds what a decision showed for each cluster, which replaces that of earlier ones.
+func (h History) withAdmittedPods(pods map[string]int64) History {
 	if len(pods) > 0 {
 		h.admittedPods = maps.Clone(h.admittedPods)
 		if h.admittedPods == nil {

@@ -295,7 +295,7 @@ func TestNext(t *testing.T) {
 		to     Phase
 	}{
 		{"deleted", noWorkload, PhaseDeleted, func(*Situation) Step { return Step{} }, PhaseDeleted},
-		{"cache stale", staleCache, PhaseCacheStale, func(*Situation) Step { return Step{} }, PhaseCacheStale},
+		{"cache stale", staleCache, PhaseCacheStale, func(*Situation) Step { return Step{RequeueAfter: timing.RereadDelay} }, PhaseCacheStale},
 		{"yielded", yielded(time.Second, false), PhaseYielded, func(*Situation) Step { return Step{RequeueAfter: time.Second} }, PhaseYielded},
 		{"pause over", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning, func(*Situation) Step {
 			active := true

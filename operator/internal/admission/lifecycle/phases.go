@@ -7,6 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Phase is where a workload stands on its way through the gate. The table phases says when a workload is in it, and
@@ -97,7 +98,7 @@ func init() { //nolint:funlen // one table
 			phase:     PhaseCacheStale,
 			when:      func(s *Situation) bool { return s.History.IsBehindOwnWrite(s.Workload, s.Now) },
 			condition: "the cache lacks the operator's own last write",
-			step:      func(*Situation) Step { return Step{} },
+			step:      func(*Situation) Step { return Step{RequeueAfter: timing.RereadDelay} },
 			work:      "none; looks again after 200 ms",
 		},
 		{

@@ -44,7 +44,7 @@ func TestDevicesStayReservedUntilSamplesShowThem(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.ledger.Settle = settle
+			b.engine.Ledger.Settle = settle
 			wl := fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon)
 			if !tc.admitted.IsZero() {
 				fixture.SetCondition(wl, kueue.WorkloadAdmitted, tc.admitted)
@@ -54,9 +54,9 @@ func TestDevicesStayReservedUntilSamplesShowThem(t *testing.T) {
 			}
 			b.create(wl)
 			s := b.look()
-			b.ledger.Debit(s.Entry("cluster1", fixture.Noon))
+			b.engine.Ledger.Debit(s.Entry("cluster1", fixture.Noon))
 			b.reconcile()
-			if got := b.ledger.View().Devices("cluster1", fixture.Noon.Add(tc.sampled), "other", s.Request.Facts.PodSets[0]); got != tc.want {
+			if got := b.engine.Ledger.View().Devices("cluster1", fixture.Noon.Add(tc.sampled), "other", s.Request.Facts.PodSets[0]); got != tc.want {
 				t.Errorf("%d devices reserved beside a sample of %s later, want %d", got, tc.sampled, tc.want)
 			}
 		})
@@ -70,7 +70,7 @@ func TestDevicesOfASliceStayReservedUntilItsClusterAdmitsIt(t *testing.T) {
 	for _, isRestarted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restarted %t", isRestarted), func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.ledger.Settle = settle
+			b.engine.Ledger.Settle = settle
 			look := func() { b.reconcile() }
 			if isRestarted {
 				look = b.restart
@@ -81,8 +81,8 @@ func TestDevicesOfASliceStayReservedUntilItsClusterAdmitsIt(t *testing.T) {
 			b.create(wl)
 			look()
 			set := b.look().Request.Facts.PodSets[0]
-			reserved := func() int64 { return b.ledger.View().Devices("cluster1", b.now().Add(2*settle), "other", set) }
-			if got, running := reserved(), b.ledger.View().Running("cluster1"); got != 2 || len(running) > 0 {
+			reserved := func() int64 { return b.engine.Ledger.View().Devices("cluster1", b.now().Add(2*settle), "other", set) }
+			if got, running := reserved(), b.engine.Ledger.View().Running("cluster1"); got != 2 || len(running) > 0 {
 				t.Errorf("before the admission %d devices are reserved and %d workloads run, want 2 and none", got, len(running))
 			}
 			if n := testutil.CollectAndCount(b.metrics.admitSeconds); n != 0 {
@@ -94,11 +94,11 @@ func TestDevicesOfASliceStayReservedUntilItsClusterAdmitsIt(t *testing.T) {
 				check.State, check.LastTransitionTime = kueue.CheckStateReady, metav1.NewTime(b.now())
 			})
 			look()
-			if got, running := reserved(), b.ledger.View().Running("cluster1"); got != 0 || len(running) != 1 {
+			if got, running := reserved(), b.engine.Ledger.View().Running("cluster1"); got != 0 || len(running) != 1 {
 				t.Errorf("two settling times after the admission %d devices are reserved and %d workloads run, want none and 1", got, len(running))
 			}
-			b.clock.add(b.ledger.TTL)
-			b.ledger.Expire(nil, b.now())
+			b.clock.add(b.engine.Ledger.TTL)
+			b.engine.Ledger.Expire(nil, b.now())
 			b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks[1].State = kueue.CheckStatePending })
 			if look(); reserved() != 0 {
 				t.Error("a reservation that has expired is made again")
@@ -125,32 +125,32 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{PeriodSeconds: 3600})
-			b.ledger.Settle = time.Minute
+			b.engine.Ledger.Settle = time.Minute
 			wl := fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon)
 			fixture.SetCondition(wl, kueue.WorkloadAdmitted, fixture.Noon)
 			b.create(wl)
 			b.reconcile()
-			if got := b.ledger.DevicesByCluster()["cluster1"]; got != 2 {
+			if got := b.engine.Ledger.DevicesByCluster()["cluster1"]; got != 2 {
 				t.Fatalf("%d devices reserved on cluster1, want 2", got)
 			}
 			b.clock.add(time.Minute)
 			set := b.look().Request.Facts.PodSets[0]
-			b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: registry.QueryKey{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
+			b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: registry.QueryKey{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
 			b.refreshes = 0
 			b.update(tc.end)
 			b.account(b.look())
-			view := b.ledger.View()
+			view := b.engine.Ledger.View()
 			if got := view.Credited("cluster1", fixture.Noon, set); got != 2 {
 				t.Errorf("%d devices credited, want 2", got)
 			}
-			for after, want := range map[time.Duration]int64{0: tc.reserved, b.ledger.Settle + time.Second: 0} {
+			for after, want := range map[time.Duration]int64{0: tc.reserved, b.engine.Ledger.Settle + time.Second: 0} {
 				if got := view.Devices("cluster1", b.now().Add(after), "other", set); got != want {
 					t.Errorf("%d devices reserved beside a sample of %s later, want %d", got, after, want)
 				}
 			}
 			for _, after := range []time.Duration{timing.MinRoundGap, timing.SettlingRoundGap} {
 				b.clock.add(after)
-				b.waiting.StartRounds()
+				b.engine.Waiting.StartRounds()
 			}
 			if rounds := b.refreshes; rounds != 2 {
 				t.Errorf("%d rounds, want one at once and one while samples come to show the change", rounds)
@@ -174,20 +174,20 @@ func TestDeletedWorkloadsAreForgotten(t *testing.T) {
 		if uid == "with quota" {
 			e := b.look().Entry("cluster1", fixture.Noon)
 			e.UID = string(uid)
-			b.ledger.Debit(e)
+			b.engine.Ledger.Debit(e)
 		}
 	}
-	if entries := b.ledger.View().Entries("cluster1", b.now().Add(time.Hour)); len(entries) != 0 {
+	if entries := b.engine.Ledger.View().Entries("cluster1", b.now().Add(time.Hour)); len(entries) != 0 {
 		t.Errorf("the former workload of the same name still holds %v", entries)
 	}
 	b.look()
 	b.delete()
 	b.reconcile()
-	if len(b.histories.byUID) != 0 || len(b.histories.uids) != 0 {
-		t.Errorf("kept: %v, %v", b.histories.byUID, b.histories.uids)
+	if n := b.engine.Remembered(); n != 0 {
+		t.Errorf("%d histories are kept", n)
 	}
 	b.create(fixture.PendingWorkload(fixture.Noon))
-	if b.look(); len(b.histories.byUID) != 0 {
+	if b.look(); b.engine.Remembered() != 0 {
 		t.Error("an observation alone must not be remembered")
 	}
 }
@@ -261,7 +261,7 @@ func TestEntriesNameTheOwnersOfPods(t *testing.T) {
 			tc.change(wl)
 			b.create(wl)
 			b.reconcile()
-			entries := b.ledger.View().Entries(b.workload().Status.NominatedClusterNames[0], fixture.Noon)
+			entries := b.engine.Ledger.View().Entries(b.workload().Status.NominatedClusterNames[0], fixture.Noon)
 			if len(entries) != 1 {
 				t.Fatalf("entries %v, want one", entries)
 			}

@@ -1,26 +1,22 @@
 package workload
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 )
 
 // admissionCollector reads the state of dispatch and admissions when it is scraped.
 type admissionCollector struct {
-	histories *histories
-	lag       *dispatch.Lag
+	engine *engine.Engine
 	// isDispatching reports whether this process nominates clusters now.
 	isDispatching func() bool
-	now           func() time.Time
 
 	dispatching, lagSeconds, notReady *prometheus.Desc
 }
 
-func newAdmissionCollector(histories *histories, lag *dispatch.Lag, isDispatching func() bool, now func() time.Time) *admissionCollector {
-	return &admissionCollector{histories: histories, lag: lag, isDispatching: isDispatching, now: now,
+func newAdmissionCollector(e *engine.Engine, isDispatching func() bool) *admissionCollector {
+	return &admissionCollector{engine: e, isDispatching: isDispatching,
 		dispatching: prometheus.NewDesc("plimsoll_dispatching",
 			"1 if this replica of the operator leads and nominates clusters for MultiKueue; 0 if another replica leads, none does, or --multikueue-dispatch is off.", nil, nil),
 		lagSeconds: prometheus.NewDesc("plimsoll_multikueue_lag_seconds",
@@ -42,8 +38,8 @@ func (c *admissionCollector) Collect(ch chan<- prometheus.Metric) {
 		dispatching = 1
 	}
 	ch <- prometheus.MustNewConstMetric(c.dispatching, prometheus.GaugeValue, dispatching)
-	ch <- prometheus.MustNewConstMetric(c.lagSeconds, prometheus.GaugeValue, c.lag.At(c.now()).Seconds())
-	for admission, n := range c.histories.countLateAdmissions() {
+	ch <- prometheus.MustNewConstMetric(c.lagSeconds, prometheus.GaugeValue, c.engine.Lag().Seconds())
+	for admission, n := range c.engine.LateAdmissions() {
 		ch <- prometheus.MustNewConstMetric(c.notReady, prometheus.GaugeValue, float64(n), admission.Gate, admission.Cluster)
 	}
 }

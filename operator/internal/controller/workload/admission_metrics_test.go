@@ -7,17 +7,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 )
 
 func TestAdmissionMetrics(t *testing.T) {
-	known, lag := newHistories(), &dispatch.Lag{}
-	known.put("a", lifecycle.History{PodsLate: &lifecycle.LateAdmission{Gate: "gpu", Cluster: "cluster2"}})
-	known.put("b", lifecycle.History{})
-	lag.Observe(fixture.Noon.Add(-7*time.Second), fixture.Noon.Add(-4*time.Second))
-	collector := newAdmissionCollector(known, lag, func() bool { return true }, func() time.Time { return fixture.Noon })
+	e := engine.New(engine.Options{Now: func() time.Time { return fixture.Noon }})
+	e.Remember("a", lifecycle.History{PodsLate: &lifecycle.LateAdmission{Gate: "gpu", Cluster: "cluster2"}})
+	e.Remember("b", lifecycle.History{})
+	e.ObserveLag(fixture.Noon.Add(-7*time.Second), fixture.Noon.Add(-4*time.Second))
+	collector := newAdmissionCollector(e, func() bool { return true })
 	want := `
 # HELP plimsoll_dispatching 1 if this replica of the operator leads and nominates clusters for MultiKueue; 0 if another replica leads, none does, or --multikueue-dispatch is off.
 # TYPE plimsoll_dispatching gauge

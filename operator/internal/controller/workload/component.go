@@ -14,7 +14,6 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
 
@@ -119,18 +118,4 @@ func willStart(wl *kueue.Workload) bool {
 	}
 	record, err := dispatch.Decode(wl.Annotations)
 	return err == nil && !record.SleepsUntil.IsZero()
-}
-
-// viewFor is the ledger without the reservations of the components that the workload decides
-// for: an earlier decision made them.
-func (r *Reconciler) viewFor(s *lifecycle.Situation) ledger.View {
-	view := r.ledger.View()
-	if !s.DecidesForJob() {
-		return view
-	}
-	var uids []string
-	for _, other := range s.Job.Unplaced {
-		uids = append(uids, string(other.UID))
-	}
-	return view.Without(uids)
 }

@@ -49,13 +49,12 @@ func (b *bench) decideWithoutSamples() {
 // first decision of a held workload makes again.
 func (b *bench) restartWithoutLedger() {
 	b.t.Helper()
-	former := b.ledger.View().HoldsOf("gpu")
-	b.Reconciler.ledger = ledger.New(b.ledger.Settle, b.ledger.TTL)
-	b.histories = newHistories()
+	former := b.engine.Ledger.View().HoldsOf("gpu")
+	b.startEngine(b.engine.Registry, ledger.New(b.engine.Ledger.Settle, b.engine.Ledger.TTL))
 	b.cache = b.newCache()
 	b.restart()
 	for _, hold := range former {
-		if !b.ledger.Commit(b.ledger.View(), hold.UID, nil, nil, &hold) {
+		if !b.engine.Ledger.Commit(b.engine.Ledger.View(), hold.UID, nil, nil, &hold) {
 			b.t.Fatal("the ledger changed")
 		}
 	}
@@ -76,8 +75,8 @@ func TestComponentsAndHolds(t *testing.T) {
 		{"placed with the job", 2, func(*bench) {}, "Ready cluster1 has room for 2 such pods"},
 		{"decided once without samples", 2, (*bench).decideWithoutSamples, "Ready cluster1 has room for 2 such pods"},
 		{"still waiting after the TTL of the ledger", 2, func(b *bench) {
-			b.clock.add(b.ledger.TTL + time.Minute)
-			b.ledger.Expire(nil, b.now())
+			b.clock.add(b.engine.Ledger.TTL + time.Minute)
+			b.engine.Ledger.Expire(nil, b.now())
 		}, "Ready cluster1 has room for 2 such pods"},
 		{"after a restart", 2, (*bench).restartWithoutLedger, "Ready cluster1 has room for 2 such pods"},
 		{"added to the job later, and decided without samples", 1, func(b *bench) {
@@ -145,12 +144,12 @@ func TestAddedComponentWaitsForItsTurn(t *testing.T) {
 	b.create(wl)
 	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
-	b.waiting.Add(urgent)
+	b.engine.Waiting.Add(urgent)
 	b.reconcile()
 	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" {
 		t.Errorf("check %s %q, want Pending without a message", c.State, c.Message)
 	}
-	b.waiting.Remove(urgent.Workload)
+	b.engine.Waiting.Remove(urgent.Workload)
 	b.clock.add(time.Second)
 	b.reconcile()
 	if c := b.check(); c.State != kueue.CheckStateReady {

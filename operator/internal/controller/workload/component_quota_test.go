@@ -41,7 +41,7 @@ func TestComponentsWithoutQuotaReserveNothing(t *testing.T) {
 	if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster1"}) {
 		t.Fatalf("nominated %v, want cluster1: %q", got, b.check().Message)
 	}
-	if got := b.ledger.DevicesByCluster()["cluster1"]; got != 4 {
+	if got := b.engine.Ledger.DevicesByCluster()["cluster1"]; got != 4 {
 		t.Errorf("%d devices are reserved, want 4 for the two components with quota", got)
 	}
 }
@@ -123,9 +123,9 @@ func TestPrimaryWaitsBrieflyForTheQuotaOfItsJob(t *testing.T) {
 				b.selectReplica(1)
 				b.update(func(wl *kueue.Workload) { wl.Status = fixture.Replica(1).Status })
 			}
-			b.waiting.StartRounds() // the early round
+			b.engine.Waiting.StartRounds() // the early round
 			for _, key := range b.refreshed {
-				b.waiting.Refreshed(key, b.now())
+				b.engine.Waiting.Refreshed(key, b.now())
 			}
 			b.selectReplica(0)
 			if !slices.Contains(b.woken, b.key) {
@@ -135,7 +135,7 @@ func TestPrimaryWaitsBrieflyForTheQuotaOfItsJob(t *testing.T) {
 			if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster1"}) {
 				t.Errorf("nominated %v, want cluster1: %q", got, b.check().Message)
 			}
-			if got := b.ledger.DevicesByCluster()["cluster1"]; got != tc.devices {
+			if got := b.engine.Ledger.DevicesByCluster()["cluster1"]; got != tc.devices {
 				t.Errorf("%d devices are reserved, want %d", got, tc.devices)
 			}
 		})

@@ -33,7 +33,7 @@ func TestComponentWaitsForItsPrimary(t *testing.T) {
 	if got, want := checkTexts(b.workload())["plimsoll"], "Pending waits until Kueue has placed component 0 of the job, Workload serve-0"; got != want {
 		t.Errorf("check %q, want %q", got, want)
 	}
-	if n := b.registry.Waiting("gpu"); n != 1 {
+	if n := b.engine.Registry.Waiting("gpu"); n != 1 {
 		t.Errorf("%d workloads are counted as waiting, want 1", n)
 	}
 	b.selectReplica(0)
@@ -75,7 +75,7 @@ func TestPrimaryNeedsRoomForItsWholeJob(t *testing.T) {
 	if got := b.workload().Status.NominatedClusterNames; len(got) != 1 || got[0] != "cluster2" {
 		t.Errorf("nominated %v, want cluster2", got)
 	}
-	if devices := b.ledger.DevicesByCluster()["cluster2"]; devices != 6 {
+	if devices := b.engine.Ledger.DevicesByCluster()["cluster2"]; devices != 6 {
 		t.Errorf("%d devices are reserved on cluster2, want 6 for three components", devices)
 	}
 }
@@ -182,7 +182,7 @@ func TestPrimaryOfAPlacedJobNeedsRoomForItself(t *testing.T) {
 	if got := b.check(); got.State != kueue.CheckStateReady || !strings.Contains(got.Message, "cluster2 has room for 1 such pod") {
 		t.Errorf("check %s %q", got.State, got.Message)
 	}
-	if got := b.ledger.DevicesByCluster(); got["cluster2"] != 2 {
+	if got := b.engine.Ledger.DevicesByCluster(); got["cluster2"] != 2 {
 		t.Errorf("reserved %v, want the 2 devices of component 0", got)
 	}
 }

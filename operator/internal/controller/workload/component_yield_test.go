@@ -100,12 +100,12 @@ func TestReservationsOfAJobEndWithItsPrimary(t *testing.T) {
 			b.createReplicas(3)
 			b.room(map[string]float64{"cluster1": 3})
 			b.reconcile()
-			if got := b.ledger.DevicesByCluster()["cluster1"]; got != 6 {
+			if got := b.engine.Ledger.DevicesByCluster()["cluster1"]; got != 6 {
 				t.Fatalf("%d devices are reserved, want 6", got)
 			}
 			tc.change(b)
 			b.reconcile()
-			requireDevices(t, b.ledger, tc.want)
+			requireDevices(t, b.engine.Ledger, tc.want)
 		})
 	}
 }

@@ -2,7 +2,8 @@
 // check of each Workload and, as Kueue's external dispatcher, nominates the clusters that
 // MultiKueue copies it to.
 //
-// reconcile.go observes a workload, asks package lifecycle for the next step, and carries it out.
+// It is the edge of package admission/engine to the Kubernetes API: observe.go and its siblings read, write.go and
+// its siblings write.
 // operator/docs/admission.md has the diagram of the phases.
 package workload
 
@@ -28,7 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
@@ -80,23 +81,16 @@ const (
 type Reconciler struct {
 	client client.Client
 	// live reads from the API server, with managedFields.
-	live      client.Reader
-	recorder  events.EventRecorder
-	registry  *registry.Registry
-	ledger    *ledger.Ledger
-	cache     *querycache.Cache
-	waiting   *waitqueue.Queue
-	lag       dispatch.Lag
-	evictions dispatch.EvictionLag
-	histories *histories
+	live     client.Reader
+	recorder events.EventRecorder
+	cache    *querycache.Cache
+	engine   *engine.Engine
 	// claimTemplates that fit queries of shares read.
 	claimTemplates claimTemplates
 	pending        pendingWorkloads
 	explanations   explanationLimit
 	metrics        *metrics
-	nominates      bool
 	nominateAs     NominateAs
-	decide         gate.Decider
 	now            func() time.Time
 	rebuild        sync.Mutex
 	rebuilt        bool
@@ -124,16 +118,16 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 	opts.Registry.OnChange(func(gateName string) { waiting.MarkDirty(gateName) })
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
-		registry: opts.Registry, ledger: opts.Ledger, nominates: opts.Nominate, nominateAs: opts.NominateAs, decide: opts.Decide, now: opts.Now,
-		cache: cache, waiting: waiting, histories: newHistories(),
+		nominateAs: opts.NominateAs, now: opts.Now, cache: cache,
 		elected: mgr.Elected(),
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, waiting, opts.Now),
 	}
+	r.engine = engine.New(engine.Options{Edge: r, Registry: opts.Registry, Ledger: opts.Ledger, Waiting: waiting, Nominates: opts.Nominate, Decide: opts.Decide, Now: opts.Now})
 	if opts.Registerer != nil {
-		isDispatching := func() bool { return r.nominates && r.isLeader() }
-		opts.Registerer.MustRegister(newAdmissionCollector(r.histories, &r.lag, isDispatching, opts.Now))
+		isDispatching := func() bool { return opts.Nominate && r.isLeader() }
+		opts.Registerer.MustRegister(newAdmissionCollector(r.engine, isDispatching))
 	}
-	for _, runnable := range []manager.Runnable{r.cache, r.waiting} {
+	for _, runnable := range []manager.Runnable{cache, waiting} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, err
 		}
@@ -152,7 +146,7 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads)).
 		Watches(&kueue.AdmissionCheck{}, handler.EnqueueRequestsFromMapFunc(r.unplacedWorkloads), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			r.waiting.SetEnqueuer(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
+			waiting.SetEnqueuer(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Workers, 8), NewQueue: fairqueue.NewForRequests, RateLimiter: fairqueue.RetryLimiter(timing.MaxRetryDelay), LogConstructor: logging.ForRequests(mgr, "workload", "workload")}).

@@ -101,7 +101,7 @@ func releaseQuota(wl *kueue.Workload, at time.Time) {
 func (b *bench) expectFollower(name, replaces string, isRestart bool, want []string) {
 	b.t.Helper()
 	if isRestart {
-		b.histories = newHistories()
+		b.startEngine(b.engine.Registry, b.engine.Ledger)
 	}
 	b.clock.add(time.Minute)
 	b.room(map[string]float64{"cluster1": 0, "cluster2": 9})

@@ -25,9 +25,9 @@ func (e errNotFound) Error() string { return fmt.Sprintf("workload %s does not e
 
 // Explain decides about a workload as the next reconciliation would, and writes nothing.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.Explanation, error) {
-	s, err := r.observe(ctx, key)
+	s, err := r.observe(ctx, r.engine.Begin(key))
 	if err == nil && s.Workload != nil && !kueuestate.HoldsQuota(s.Workload) {
-		err = r.observeWorkload(ctx, s, s.Workload)
+		err = r.observeWorkload(ctx, s)
 	}
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 		e.State, e.Message = string(s.Check().State), s.Check().Message
 	}
 	snapshot := gate.Snapshot{Workload: s.Workload, Own: s.Checks.Own, MultiKueue: s.Checks.MultiKueue, Config: s.MultiKueue.Config, Connected: s.MultiKueue.Connected,
-		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.nominates}
+		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.engine.Nominates}
 	switch {
 	case !r.isLeader():
 		e.Follower = true
@@ -83,7 +83,7 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *lifecycle.Situation
 	if err != nil {
 		return err
 	}
-	s = r.withRoom(s, clusters, fleet)
+	s = r.engine.Measured(s, r.keyOf(s), clusters, fleet)
 	if err := r.measureOthers(ctx, s); err != nil {
 		return err
 	}

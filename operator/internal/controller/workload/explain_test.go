@@ -67,10 +67,10 @@ func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	podSets := []shape.PodSet{{Name: "trainer", Resource: "nvidia.com/gpu", Model: "H100", Flavor: "secret-flavor", DevicesPerPod: 2, Pods: 3, NodeSelector: map[string]string{"team": "secret"}}}
 	for _, namespace := range []string{"team-a", "team-b"} {
-		b.ledger.Debit(ledger.Entry{UID: "uid-" + namespace, Workload: namespace + "/secret-project", Cluster: "cluster1", ClusterQueue: "secret-queue", PodSets: podSets,
+		b.engine.Ledger.Debit(ledger.Entry{UID: "uid-" + namespace, Workload: namespace + "/secret-project", Cluster: "cluster1", ClusterQueue: "secret-queue", PodSets: podSets,
 			DebitedAt: fixture.Noon, Owners: []ledger.Owner{{Namespace: namespace, Kind: "Job", Name: "secret-project"}}})
 	}
-	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+	b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/secret-urgent"}, PodSets: b.look().Request.Facts.PodSets})
 
 	response := httptest.NewRecorder()

@@ -20,6 +20,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
@@ -143,19 +144,34 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 	b.gate = registry.Gate{Name: "gpu", Spec: spec, Clusters: []registry.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
 	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
 	gates.Put(b.gate)
-	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, registry: gates, ledger: reservations, nominates: true, now: c.now,
-		waiting: waitqueue.New(gates, c.now, func(key registry.QueryKey, _ time.Time) {
-			b.refreshes++
-			b.refreshed = append(b.refreshed, key)
-		}), histories: newHistories(),
+	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, now: c.now,
 		metrics: newMetrics(nil, reservations, gates, nil, c.now), rebuilt: true}
+	b.startEngine(gates, reservations)
 	b.cache = b.newCache()
-	b.waiting.SetEnqueuer(func(key types.NamespacedName) { b.woken = append(b.woken, key) })
-	gates.OnChange(func(name string) { b.waiting.MarkDirty(name) })
+	gates.OnChange(func(name string) { b.engine.Waiting.MarkDirty(name) })
 	for _, name := range []string{"cluster1", "cluster2"} {
 		b.connect(name, fixture.Noon.Add(-time.Hour))
 	}
 	return b
+}
+
+// startEngine gives the process an engine that remembers nothing but the ledger.
+func (b *bench) startEngine(gates *registry.Registry, reservations *ledger.Ledger) {
+	b.engine = engine.New(engine.Options{Edge: b.Reconciler, Registry: gates, Ledger: reservations, Nominates: true, Now: b.now,
+		Waiting: waitqueue.New(gates, b.now, func(key registry.QueryKey, _ time.Time) {
+			b.refreshes++
+			b.refreshed = append(b.refreshed, key)
+		})})
+	b.engine.Waiting.SetEnqueuer(func(key types.NamespacedName) { b.woken = append(b.woken, key) })
+}
+
+// account and apply are the first and the last part of a step.
+func (b *bench) account(s *lifecycle.Situation) *lifecycle.Situation {
+	return b.engine.Account(s).Situation
+}
+
+func (b *bench) apply(s *lifecycle.Situation, next lifecycle.Step) error {
+	return b.engine.Apply(b.t.Context(), &engine.Outcome{Situation: s, Step: next})
 }
 
 // lead makes this process the leader.
@@ -167,7 +183,7 @@ func (b *bench) lead() {
 
 // newCache returns a cache without results.
 func (b *bench) newCache() *querycache.Cache {
-	return querycache.New(&b.sources, b.ledger, nil, b.clock.now)
+	return querycache.New(&b.sources, b.engine.Ledger, nil, b.clock.now)
 }
 
 func admissionCheck(name, controller, group, kind string) *kueue.AdmissionCheck {
@@ -192,7 +208,7 @@ func (b *bench) now() time.Time { return b.clock.now() }
 // putGate changes the gate in the registry.
 func (b *bench) putGate(change func(*registry.Gate)) {
 	change(&b.gate)
-	b.registry.Put(b.gate)
+	b.engine.Registry.Put(b.gate)
 }
 
 // room replaces the number of pods that fit on each cluster. A cluster that is left out has
@@ -310,11 +326,11 @@ func (b *bench) reconcile() reconcile.Result {
 // look observes and measures the workload as a reconciliation does.
 func (b *bench) look() *lifecycle.Situation {
 	b.t.Helper()
-	s, err := b.observe(b.t.Context(), b.key)
+	s, err := b.observe(b.t.Context(), b.engine.Begin(b.key))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	s, err = b.measure(b.t.Context(), s)
+	s, err = b.Measure(b.t.Context(), s)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -54,9 +54,9 @@ func (b *bench) round() {
 	b.clock.add(timing.DefaultPeriod)
 	b.cache = b.newCache() // the queue's refresh would replace every result
 	b.woken, b.refreshes = nil, 0
-	b.waiting.StartRounds()
+	b.engine.Waiting.StartRounds()
 	for _, key := range b.refreshed[len(b.refreshed)-b.refreshes:] {
-		b.waiting.Refreshed(key, b.now())
+		b.engine.Waiting.Refreshed(key, b.now())
 	}
 	for len(b.woken) > 0 {
 		b.key, b.woken = b.woken[0], b.woken[1:]
@@ -67,7 +67,7 @@ func (b *bench) round() {
 // holds are the holds as "cluster workload".
 func (b *bench) holds() []string {
 	var list []string
-	for _, h := range b.ledger.View().HoldsOf("gpu") {
+	for _, h := range b.engine.Ledger.View().HoldsOf("gpu") {
 		list = append(list, h.Cluster+" "+h.Workload)
 	}
 	return list
@@ -143,7 +143,7 @@ func TestHoldEndsWithTheWait(t *testing.T) {
 			b.update(func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadFinished, b.now()) })
 		}},
 		{"check removed from the queue", func(b *bench) { b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks = nil }) }},
-		{"gate deleted", func(b *bench) { b.registry.Delete("gpu") }},
+		{"gate deleted", func(b *bench) { b.engine.Registry.Delete("gpu") }},
 		{"holds switched off", func(b *bench) {
 			b.putGate(func(g *registry.Gate) { g.Spec.Hold.Mode, g.Generation = v1alpha1.HoldOff, 2 })
 		}},
@@ -160,7 +160,7 @@ func TestHoldEndsWithTheWait(t *testing.T) {
 			b.submit("small", 1, 0, 0)
 			b.expectHolds("cluster1 team-a/big")
 			b.clock.add(timing.MinRoundGap)
-			b.waiting.StartRounds()
+			b.engine.Waiting.StartRounds()
 			b.key.Name = "big"
 			tc.end(b)
 			b.clock.add(timing.MinRoundGap)
@@ -169,7 +169,7 @@ func TestHoldEndsWithTheWait(t *testing.T) {
 			b.expectHolds()
 			b.refreshes = 0
 			b.clock.add(timing.MinRoundGap)
-			if b.waiting.StartRounds(); b.refreshes == 0 {
+			if b.engine.Waiting.StartRounds(); b.refreshes == 0 {
 				t.Error("no round for the workloads that the hold kept waiting")
 			}
 		})

@@ -18,7 +18,7 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 	if err := r.rebuildOnce(ctx); err != nil {
 		return nil, "", fmt.Errorf("rebuild the ledger: %w", err)
 	}
-	s, err := r.observe(ctx, key)
+	s, err := r.observe(ctx, r.engine.Begin(key))
 	if err != nil {
 		return nil, "", err
 	}
@@ -35,17 +35,17 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 		return nil, "PlacementGate " + s.Gate.Name + " is not ready: " + s.Gate.Problem, nil
 	}
 	candidates, fleet := r.cache.Candidates(ctx, s.Gate.Gate, s.JobFacts())
-	return s.Measured(candidates, fleet, r.viewFor(s)).Inputs(s.Record.Attempt + 1), "", nil
+	return r.engine.Measured(s, r.keyOf(s), candidates, fleet).Inputs(s.Record.Attempt + 1), "", nil
 }
 
 // Holds returns the clusters that gates hold for waiting workloads.
-func (r *Reconciler) Holds() []ledger.Hold { return r.ledger.View().Holds() }
+func (r *Reconciler) Holds() []ledger.Hold { return r.engine.Ledger.View().Holds() }
 
 // Remembered describes what this process still remembers of workloads: devices in the ledger, holds,
 // waiting workloads and histories. It is empty if there are no workloads.
 func (r *Reconciler) Remembered() []string {
 	var list []string
-	for cluster, devices := range r.ledger.DevicesByCluster() {
+	for cluster, devices := range r.engine.Ledger.DevicesByCluster() {
 		if devices != 0 {
 			list = append(list, fmt.Sprintf("%d devices on %s in the ledger", devices, cluster))
 		}
@@ -53,10 +53,10 @@ func (r *Reconciler) Remembered() []string {
 	for _, h := range r.Holds() {
 		list = append(list, fmt.Sprintf("%s is held for %s", h.Cluster, h.Workload))
 	}
-	for gateName, kinds := range r.waiting.Devices() {
+	for gateName, kinds := range r.engine.Waiting.Devices() {
 		list = append(list, fmt.Sprintf("workloads wait at gate %s: %v", gateName, kinds))
 	}
-	if n := r.histories.count(); n > 0 {
+	if n := r.engine.Remembered(); n > 0 {
 		list = append(list, fmt.Sprintf("%d histories of workloads", n))
 	}
 	slices.Sort(list)

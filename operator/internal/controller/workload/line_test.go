@@ -190,7 +190,7 @@ func (b *bench) createPlacedComponents() {
 		wl.Status.ClusterName = &cluster
 		b.create(wl)
 	}
-	b.ledger.Debit(ledger.Entry{UID: "counted", Cluster: "cluster2", DecidedBy: "placed-b", DebitedAt: fixture.Noon,
+	b.engine.Ledger.Debit(ledger.Entry{UID: "counted", Cluster: "cluster2", DecidedBy: "placed-b", DebitedAt: fixture.Noon,
 		PodSets: []shape.PodSet{{Resource: "amd.com/gpu", DevicesPerPod: 1, Pods: 1}}})
 }
 
@@ -215,14 +215,14 @@ func lineSituations() []lineSituation {
 		return func(b *bench) {
 			hold := &ledger.Hold{Gate: "gpu", UID: "big", Workload: "team-a/big", Cluster: "cluster2", PodSets: one,
 				Rank: order.Rank{Since: fixture.Noon.Add(-time.Hour), Name: "team-a/big"}, Since: fixture.Noon, StartsBy: fixture.Noon.Add(d)}
-			if !b.ledger.Commit(b.ledger.View(), hold.UID, nil, nil, hold) {
+			if !b.engine.Ledger.Commit(b.engine.Ledger.View(), hold.UID, nil, nil, hold) {
 				b.t.Fatal("the ledger has changed")
 			}
 		}
 	}
 	running := func(priority int32) func(*bench) {
 		return func(b *bench) {
-			b.ledger.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster2", ClusterQueue: "urgent", Priority: priority, PodSets: one, Since: fixture.Noon.Add(-time.Hour)})
+			b.engine.Ledger.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster2", ClusterQueue: "urgent", Priority: priority, PodSets: one, Since: fixture.Noon.Add(-time.Hour)})
 		}
 	}
 	oneOn := func(cluster string) map[string]float64 {

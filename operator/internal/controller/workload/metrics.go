@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
@@ -180,26 +182,37 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) decided(gateName string, d gate.Decision) {
-	m.decisions.WithLabelValues(gateName, snakeCase(string(d.State)), snakeCase(d.Reason)).Inc()
-}
-
-func (m *metrics) nominated(clusters []string, reason string) {
-	for _, c := range clusters {
-		m.nominations.WithLabelValues(c, snakeCase(reason)).Inc()
+// count counts what a step did.
+func (m *metrics) count(out *engine.Outcome) {
+	gateName, next := out.Situation.Gate.Name, out.Step
+	if d := next.Decision; d != nil {
+		m.decisions.WithLabelValues(gateName, snakeCase(string(d.State)), snakeCase(d.Reason)).Inc()
+	}
+	if next.Mispredicted {
+		m.mispredicts.WithLabelValues(gateName).Inc()
+	}
+	if next.Requeued {
+		m.requeues.WithLabelValues(gateName).Inc()
+	}
+	if a := out.Admission; a != nil {
+		m.admitSeconds.WithLabelValues(gateName, a.Cluster).Observe(a.After.Seconds())
+	}
+	if out.ReadyAfter != nil {
+		m.readySeconds.WithLabelValues(gateName).Observe(out.ReadyAfter.Seconds())
+	}
+	for _, w := range next.Writes {
+		if w.Nomination != nil {
+			m.countNomination(out.Situation.Workload.Status.NominatedClusterNames, *w.Nomination)
+		}
 	}
 }
 
-func (m *metrics) mispredicted(gateName string) { m.mispredicts.WithLabelValues(gateName).Inc() }
-
-func (m *metrics) requeued(gateName string) { m.requeues.WithLabelValues(gateName).Inc() }
-
-func (m *metrics) ready(gateName string, after time.Duration) {
-	m.readySeconds.WithLabelValues(gateName).Observe(after.Seconds())
-}
-
-func (m *metrics) admitted(gateName, cluster string, after time.Duration) {
-	m.admitSeconds.WithLabelValues(gateName, cluster).Observe(after.Seconds())
+func (m *metrics) countNomination(before []string, w lifecycle.NominationWrite) {
+	for _, c := range w.Clusters {
+		if !slices.Contains(before, c) {
+			m.nominations.WithLabelValues(c, snakeCase(w.Reason)).Inc()
+		}
+	}
 }
 
 // snakeCase turns a condition reason in CamelCase into a label value.

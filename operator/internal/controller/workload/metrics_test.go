@@ -14,8 +14,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
@@ -37,12 +39,13 @@ func TestMetricsExposition(t *testing.T) {
 	gates.SetWaiting("gpu", registry.WaitSummary{Workloads: 2, Since: fixture.Noon.Add(-90 * time.Second)})
 	gates.SetFailingQueries(map[string]string{"gpu": "fit: connection refused"})
 	reservations.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: fixture.Noon.Add(-time.Minute), PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
-	m.decided("gpu", gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom})
-	m.decided("gpu", gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable})
-	m.ready("gpu", 2*time.Second)
-	m.nominated([]string{"cluster1", "cluster2"}, "Widened")
-	m.mispredicted("gpu")
-	m.admitted("gpu", "cluster2", 5*time.Second)
+	s := &lifecycle.Situation{Workload: &kueue.Workload{Status: kueue.WorkloadStatus{NominatedClusterNames: []string{"cluster3"}}}}
+	s.Gate.Name = "gpu"
+	ready := 2 * time.Second
+	m.count(&engine.Outcome{Situation: s, Step: lifecycle.Step{Decision: &gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom}}})
+	m.count(&engine.Outcome{Situation: s, ReadyAfter: &ready, Admission: &engine.Admission{Cluster: "cluster2", After: 5 * time.Second},
+		Step: lifecycle.Step{Decision: &gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable}, Mispredicted: true,
+			Writes: []lifecycle.Write{{Nomination: &lifecycle.NominationWrite{Clusters: []string{"cluster3", "cluster1", "cluster2"}, Reason: "Widened"}}}}})
 
 	want := `
 # HELP plimsoll_gate_decisions_total Decisions of the gate, by state of the admission check and reason.
@@ -154,9 +157,11 @@ func TestDurationsHaveMillisecondResolution(t *testing.T) {
 			s := b.look()
 			s = b.account(s)
 			b.clock.add(30 * time.Millisecond)
-			if err := b.apply(t.Context(), s, b.reserve(s)); err != nil {
+			out := &engine.Outcome{Situation: s, Step: b.engine.Reserve(s)}
+			if err := b.engine.Apply(t.Context(), out); err != nil {
 				t.Fatal(err)
 			}
+			b.metrics.count(out)
 			b.clock.add(200 * time.Millisecond)
 			b.update(func(wl *kueue.Workload) {
 				fixture.SetCondition(wl, kueue.WorkloadAdmitted, b.now().Truncate(time.Second))

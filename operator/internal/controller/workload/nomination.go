@@ -14,15 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 )
 
-// writeNomination sets the nominated clusters on the workload as the API server has it now;
-// live = that object, nil = read it. If Kueue's state does not accept a nomination, or the
+// writeNomination sets the nominated clusters on the workload as the API server has it now: an earlier write
+// of the step returned it, or it is read. If Kueue's state does not accept a nomination, or the
 // list has changed since the decision, the write is a conflict.
-func (r *Reconciler) writeNomination(ctx context.Context, s *writing, w lifecycle.NominationWrite, live *unstructured.Unstructured) error {
+func (r *Reconciler) writeNomination(ctx context.Context, s *engine.Writing, w lifecycle.NominationWrite) error {
+	live, _ := s.Stored.(*unstructured.Unstructured)
 	if live == nil {
 		live = workloadPatch(s.Workload, "")
 		if err := r.live.Get(ctx, s.Key, live); err != nil {
@@ -45,9 +47,7 @@ func (r *Reconciler) writeNomination(ctx context.Context, s *writing, w lifecycl
 		return fmt.Errorf("nominate clusters for workload %s: %w", s.Key, err)
 	}
 	s.History = s.History.Nominated(len(before) == 0, r.now())
-	r.rememberWrite(s, u)
-	added := slices.DeleteFunc(slices.Clone(w.Clusters), func(c string) bool { return slices.Contains(before, c) })
-	r.metrics.nominated(added, w.Reason)
+	rememberWrite(s, u, r.now())
 	return nil
 }
 

@@ -8,13 +8,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
@@ -22,38 +20,31 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
 )
 
-// newSituation has what does not depend on the workload.
-func (r *Reconciler) newSituation(key types.NamespacedName) *lifecycle.Situation {
-	return &lifecycle.Situation{Key: key, Now: r.now(), Gate: lifecycle.Gate{Decide: r.decide}, MultiKueue: lifecycle.MultiKueue{Nominates: r.nominates}, Room: lifecycle.Room{LedgerTTL: r.ledger.TTL}}
+// Observe implements engine.Edge.
+func (r *Reconciler) Observe(ctx context.Context, s *lifecycle.Situation) (*lifecycle.Situation, error) {
+	s, err := r.observe(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return r.readUnknownWrite(ctx, s)
 }
 
 // observe reads the workload and every object that its next step depends on.
-func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*lifecycle.Situation, error) {
-	s := r.newSituation(key)
-	s.Room.HasTurn = r.waiting.HasTurn(key)
+func (r *Reconciler) observe(ctx context.Context, s *lifecycle.Situation) (*lifecycle.Situation, error) {
 	wl := &kueue.Workload{}
-	if err := r.client.Get(ctx, key, wl); apierrors.IsNotFound(err) {
+	if err := r.client.Get(ctx, s.Key, wl); apierrors.IsNotFound(err) {
 		return s, nil
 	} else if err != nil {
 		return nil, err
 	}
+	r.engine.Recall(s, wl)
 	if !kueuestate.HoldsQuota(wl) {
-		r.observeRecord(s, wl)
 		return s, r.observeLostQuota(ctx, s)
 	}
-	return s, r.observeWorkload(ctx, s, wl)
+	return s, r.observeWorkload(ctx, s)
 }
 
-// observeRecord reads what the controller itself knows of the workload.
-func (r *Reconciler) observeRecord(s *lifecycle.Situation, wl *kueue.Workload) {
-	s.Workload = wl
-	s.History, s.MultiKueue.Lag = r.histories.get(wl.UID), r.lag.At(s.Now)
-	s.MultiKueue.EvictionLag = max(s.MultiKueue.Lag, r.evictions.At(s.Now))
-	s.Record = lifecycle.DecodeRecord(wl, s.Now)
-}
-
-func (r *Reconciler) observeWorkload(ctx context.Context, s *lifecycle.Situation, wl *kueue.Workload) error {
-	r.observeRecord(s, wl)
+func (r *Reconciler) observeWorkload(ctx context.Context, s *lifecycle.Situation) error {
 	if err := r.observeChecks(ctx, s); err != nil {
 		return err
 	}
@@ -83,8 +74,8 @@ func (r *Reconciler) observeWorkload(ctx context.Context, s *lifecycle.Situation
 		return err
 	}
 	s.Request.Facts = s.FactsUnder(s.Workload, &s.Gate.Spec)
-	s.Gate.TotalWaiting = r.registry.TotalWaiting()
-	s.Gate.Conflict = r.registry.Conflict(s.Gate.Name, s.Now)
+	s.Gate.TotalWaiting = r.engine.Registry.TotalWaiting()
+	s.Gate.Conflict = r.engine.Registry.Conflict(s.Gate.Name, s.Now)
 	return nil
 }
 
@@ -167,7 +158,7 @@ func (r *Reconciler) observeWorkers(ctx context.Context, s *lifecycle.Situation)
 // server's spec at least provides the widening times and the model's labels.
 func (r *Reconciler) observeGate(ctx context.Context, s *lifecycle.Situation) error {
 	name := s.Gate.Name
-	s.Gate.Gate, s.Gate.Known = r.registry.Get(name)
+	s.Gate.Gate, s.Gate.Known = r.engine.Registry.Get(name)
 	s.Gate.Exists = s.Gate.Known
 	if !s.Gate.Known {
 		pg := &v1alpha1.PlacementGate{}
@@ -198,18 +189,22 @@ func (r *Reconciler) observeProfile(ctx context.Context, s *lifecycle.Situation)
 	return client.IgnoreNotFound(err)
 }
 
-// measure returns the situation with what a decision needs: query results, the ledger's view and the pending
-// workloads. Other phases need none of it.
-func (r *Reconciler) measure(ctx context.Context, s *lifecycle.Situation) (*lifecycle.Situation, error) {
+// Measure implements engine.Edge: it adds query results, the ledger's view and the pending workloads. Phases
+// without a decision need none of it.
+func (r *Reconciler) Measure(ctx context.Context, s *lifecycle.Situation) (*lifecycle.Situation, error) {
 	switch {
 	case s.Decides():
 		clusters, fleet := r.cache.Candidates(ctx, s.Gate.Gate, s.JobFacts())
-		s = r.withRoom(s, clusters, fleet)
+		s = r.engine.Measured(s, r.keyOf(s), clusters, fleet)
 		s.Room.HoldingOn = r.holdingOn(ctx, s)
 	case lifecycle.PhaseOf(s) == lifecycle.PhaseGateUnknown && s.Gate.Exists:
-		s.Room.Key = r.cache.KeyOf(s.Gate.Gate, s.JobFacts())
+		s.Room.Key = r.keyOf(s)
 	}
 	return s, r.measureOthers(ctx, s)
+}
+
+func (r *Reconciler) keyOf(s *lifecycle.Situation) registry.QueryKey {
+	return r.cache.KeyOf(s.Gate.Gate, s.JobFacts())
 }
 
 // measureOthers adds whether other workloads wait for the quota of a workload that may yield.
@@ -218,14 +213,6 @@ func (r *Reconciler) measureOthers(ctx context.Context, s *lifecycle.Situation) 
 		s.Room.OthersPending, err = r.pending.hasOther(ctx, r.client, s.Workload, s.Now)
 	}
 	return err
-}
-
-// withRoom adds query results of the job's facts, and the ledger's view.
-func (r *Reconciler) withRoom(s *lifecycle.Situation, clusters []gate.Candidate, fleet gate.Fleet) *lifecycle.Situation {
-	s = s.Measured(clusters, fleet, r.viewFor(s))
-	s.Room.Key = r.cache.KeyOf(s.Gate.Gate, s.JobFacts())
-	s.Room.Preceding = r.waiting.Preceding(s.WaitEntry(s.Room.Key))
-	return s
 }
 
 // holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them

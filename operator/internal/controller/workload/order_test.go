@@ -26,7 +26,7 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
-	b.waiting.Add(urgent)
+	b.engine.Waiting.Add(urgent)
 	b.reconcile()
 	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" || len(b.workload().Status.NominatedClusterNames) > 0 {
 		t.Fatalf("check %s %q, nominated %v, want Pending without a message", c.State, c.Message, b.workload().Status.NominatedClusterNames)
@@ -35,7 +35,7 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 		t.Errorf("decision %s %q, want %s with the name of the urgent workload", d.Reason, d.Message, gate.ReasonQueued)
 	}
 	b.expectExplained()
-	b.waiting.Remove(urgent.Workload)
+	b.engine.Waiting.Remove(urgent.Workload)
 	b.expectExplained()
 	b.clock.add(time.Second)
 	b.reconcile()
@@ -48,7 +48,7 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 func TestExplanationOfAQueuedWorkloadWithoutMultiKueue(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.PendingWorkload(fixture.Noon))
-	b.waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+	b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-a/urgent"}, PodSets: b.look().Request.Facts.PodSets})
 	b.expectExplained()
 }
@@ -61,11 +61,11 @@ func TestPanicEndsTheTurn(t *testing.T) {
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	b.clock.add(timing.DefaultPeriod)
-	b.waiting.StartRounds()
+	b.engine.Waiting.StartRounds()
 	for _, key := range b.refreshed {
-		b.waiting.Refreshed(key, b.now())
+		b.engine.Waiting.Refreshed(key, b.now())
 	}
-	if !b.waiting.HasTurn(b.key) {
+	if !b.engine.Waiting.HasTurn(b.key) {
 		t.Fatal("the workload has no turn")
 	}
 	b.client = nil
@@ -73,7 +73,7 @@ func TestPanicEndsTheTurn(t *testing.T) {
 		if recover() == nil {
 			t.Error("Reconcile swallowed the panic")
 		}
-		if b.waiting.HasTurn(b.key) {
+		if b.engine.Waiting.HasTurn(b.key) {
 			t.Error("the workload keeps its turn")
 		}
 	}()

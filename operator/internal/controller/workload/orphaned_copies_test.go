@@ -35,9 +35,9 @@ func (b *bench) withLostQuota(isAdmitted bool, reason string, at time.Time) {
 	if isAdmitted {
 		h.Running = &ledger.Entry{Cluster: "cluster1"}
 	}
-	b.histories.put(wl.UID, h)
+	b.engine.Remember(wl.UID, h)
 	for range 2 { // looks without quota
-		b.account(&lifecycle.Situation{Key: b.key, Workload: wl, Now: at, History: b.histories.get(wl.UID)})
+		b.account(&lifecycle.Situation{Key: b.key, Workload: wl, Now: at, History: b.engine.History(wl.UID)})
 	}
 	b.clock.time = now
 }

@@ -29,7 +29,7 @@ func (b *bench) quota(devices map[string]float64) {
 // preempts them.
 func (b *bench) runningDevices(cluster string) int64 {
 	var n int64
-	for _, r := range b.ledger.View().Running(cluster) {
+	for _, r := range b.engine.Ledger.View().Running(cluster) {
 		for _, p := range r.PodSets {
 			n += p.Devices()
 		}
@@ -58,12 +58,12 @@ func TestPartialAdmissionReservesWhatTheQuotaPermits(t *testing.T) {
 			b.room(tc.room)
 			b.create(fixture.WithMultiKueue(permitPartialAdmission(fixture.PendingWorkload(fixture.Noon), 1000, 1)))
 			b.reconcile()
-			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
+			if diff := cmp.Diff(tc.want, b.engine.Ledger.DevicesByCluster()); diff != "" {
 				t.Errorf("reserved devices (-want +got):\n%s\ncheck: %v", diff, checkTexts(b.workload()))
 			}
 			b.update(func(wl *kueue.Workload) { fixture.AdmitBy(wl, "cluster1") })
 			b.reconcile()
-			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
+			if diff := cmp.Diff(tc.want, b.engine.Ledger.DevicesByCluster()); diff != "" {
 				t.Errorf("reserved devices after the admission (-want +got):\n%s", diff)
 			}
 			if got := b.runningDevices("cluster1"); got != tc.running {
@@ -84,7 +84,7 @@ func TestPartialAdmissionByCluster(t *testing.T) {
 	b.clock.add(time.Minute)
 	b.cache = b.newCache()
 	b.reconcile()
-	if diff := cmp.Diff(map[string]int64{"cluster1": 4, "cluster2": 6}, b.ledger.DevicesByCluster()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cluster1": 4, "cluster2": 6}, b.engine.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s\nnominated: %v", diff, b.workload().Status.NominatedClusterNames)
 	}
 	b.update(func(wl *kueue.Workload) { fixture.AdmitBy(wl, "cluster2") })
@@ -112,7 +112,7 @@ func TestPartialAdmissionWithUnknownNumber(t *testing.T) {
 			b.quota(map[string]float64{"cluster1": 8})
 			b.create(fixture.WithMultiKueue(permitPartialAdmission(fixture.PendingWorkload(fixture.Noon), 1000, 1)))
 			b.reconcile()
-			b.ledger.Release("uid")
+			b.engine.Ledger.Release("uid")
 			b.update(func(wl *kueue.Workload) {
 				wl.Status = admitted().Status
 				wl.Status.Conditions[0].LastTransitionTime.Time = fixture.Noon.Add(time.Minute)
@@ -123,7 +123,7 @@ func TestPartialAdmissionWithUnknownNumber(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			tc.look(b)
-			if got := b.ledger.DevicesByCluster()["cluster1"]; got != 2 {
+			if got := b.engine.Ledger.DevicesByCluster()["cluster1"]; got != 2 {
 				t.Errorf("%d devices reserved, want 2", got)
 			}
 			if got := b.runningDevices("cluster1"); got != 2 {
@@ -139,7 +139,7 @@ func TestPartialAdmissionIsRebuilt(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.WithRecord(fixture.Nominated(permitPartialAdmission(fixture.PendingWorkload(fixture.Noon), 4, 1), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1")))
 	b.restart()
-	if got := b.ledger.DevicesByCluster()["cluster1"]; got != 8 {
+	if got := b.engine.Ledger.DevicesByCluster()["cluster1"]; got != 8 {
 		t.Errorf("%d devices reserved, want 8", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
@@ -43,7 +45,7 @@ type patchOperation struct {
 // writeCheck patches the gate's fields of its own entries at the resourceVersion that the
 // decision rests on. A conflict means that the decision is out of date. A JSON patch costs the
 // API server a fraction of a server-side apply.
-func (r *Reconciler) writeCheck(ctx context.Context, s *writing, w lifecycle.CheckWrite) error {
+func (r *Reconciler) writeCheck(ctx context.Context, s *engine.Writing, w lifecycle.CheckWrite) error {
 	text, err := json.Marshal(checkPatch(s.Workload, w, metav1.NewTime(r.now())))
 	if err != nil {
 		return err
@@ -56,7 +58,7 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *writing, w lifecycle.Che
 	if err != nil {
 		return fmt.Errorf("write check %s of workload %s: %w", strings.Join(w.Names, ", "), s.Key, err)
 	}
-	r.rememberWrite(s, patched)
+	rememberWrite(s, patched, r.now())
 	return nil
 }
 
@@ -94,23 +96,24 @@ func (r *Reconciler) conflictIfChanged(ctx context.Context, wl *kueue.Workload, 
 	return invalid
 }
 
-// writeRecord patches the annotation and, if active is set, spec.active. It returns the
+// writeRecord patches the annotation and, if active is set, spec.active. It keeps the
 // workload as the API server has it afterwards, with managedFields.
-func (r *Reconciler) writeRecord(ctx context.Context, s *writing, w lifecycle.RecordWrite) (*unstructured.Unstructured, error) {
+func (r *Reconciler) writeRecord(ctx context.Context, s *engine.Writing, w lifecycle.RecordWrite) error {
 	patch, err := w.Record.Patch(s.Workload.ResourceVersion, w.Active)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	live := workloadPatch(s.Workload, "")
 	if err := r.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), checkOwner); err != nil {
-		return nil, fmt.Errorf("write annotation %s of workload %s: %w", v1alpha1.DispatchAnnotation, s.Key, err)
+		return fmt.Errorf("write annotation %s of workload %s: %w", v1alpha1.DispatchAnnotation, s.Key, err)
 	}
 	s.Workload.Annotations = live.GetAnnotations()
 	if w.Active != nil {
 		s.Workload.Spec.Active = w.Active
 	}
-	r.rememberWrite(s, live)
-	return live, nil
+	rememberWrite(s, live, r.now())
+	s.Stored = live
+	return nil
 }
 
 // mayBeStored reports whether a write that failed may be stored all the same: the API server did not refuse it.
@@ -135,15 +138,14 @@ func (r *Reconciler) readUnknownWrite(ctx context.Context, s *lifecycle.Situatio
 	}
 	h := s.History
 	h.LastWrite.Version, h.LastWrite.At, h.LastWrite.MayBeStored = live.GetResourceVersion(), r.now(), false
-	r.histories.put(s.Workload.UID, h)
+	r.engine.Remember(s.Workload.UID, h)
 	return s.WithHistory(h), nil
 }
 
 // rememberWrite keeps the version of a write, until the cache shows it.
-func (r *Reconciler) rememberWrite(s *writing, written client.Object) {
+func rememberWrite(s *engine.Writing, written client.Object, now time.Time) {
 	s.Workload.ResourceVersion = written.GetResourceVersion()
-	s.History.LastWrite.Version, s.History.LastWrite.At = s.Workload.ResourceVersion, r.now()
-	r.remember(s)
+	s.History.LastWrite.Version, s.History.LastWrite.At = s.Workload.ResourceVersion, now
 }
 
 // workloadPatch is an object with the identity that a patch or an apply needs.

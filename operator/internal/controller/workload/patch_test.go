@@ -54,11 +54,11 @@ func TestEveryWriteIsRemembered(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.create(fixture.Nominated(fixture.PendingWorkload(fixture.Noon)))
 			s := b.look()
-			if err := b.apply(t.Context(), s, lifecycle.Step{Writes: tc.writes(s)}); err != nil {
+			if err := b.apply(s, lifecycle.Step{Writes: tc.writes(s)}); err != nil {
 				t.Fatal(err)
 			}
 			seen := b.workload()
-			if b.histories.get(seen.UID).IsBehindOwnWrite(seen, b.now()) {
+			if b.engine.History(seen.UID).IsBehindOwnWrite(seen, b.now()) {
 				t.Error("the written version counts as stale")
 			}
 			version, err := strconv.Atoi(seen.ResourceVersion)
@@ -66,7 +66,7 @@ func TestEveryWriteIsRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen.ResourceVersion = strconv.Itoa(version - 1)
-			if !b.histories.get(seen.UID).IsBehindOwnWrite(seen, b.now()) {
+			if !b.engine.History(seen.UID).IsBehindOwnWrite(seen, b.now()) {
 				t.Error("the version before the write does not count as stale")
 			}
 		})
@@ -79,7 +79,7 @@ func TestPendingCheckHasNoPodSetUpdates(t *testing.T) {
 	wl := fixture.PendingWorkload(fixture.Noon)
 	wl.Status.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{{Name: "main", NodeSelector: map[string]string{"cluster": "cluster1"}}}
 	b.create(wl)
-	if err := b.apply(t.Context(), b.look(), lifecycle.Step{Writes: []lifecycle.Write{pendingWrite("no cluster has room")}}); err != nil {
+	if err := b.apply(b.look(), lifecycle.Step{Writes: []lifecycle.Write{pendingWrite("no cluster has room")}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.check(); got.PodSetUpdates != nil || got.Message != "no cluster has room" {
@@ -93,7 +93,7 @@ func TestCheckWriteConflictsWithNewerChange(t *testing.T) {
 	b.create(fixture.PendingWorkload(fixture.Noon))
 	s := b.look()
 	b.update(func(wl *kueue.Workload) { wl.Status.Admission = nil })
-	err := b.apply(t.Context(), s, lifecycle.Step{Writes: []lifecycle.Write{{Check: &lifecycle.CheckWrite{Names: s.Checks.Own, Decision: gate.Decision{State: gate.Ready}}}}})
+	err := b.apply(s, lifecycle.Step{Writes: []lifecycle.Write{{Check: &lifecycle.CheckWrite{Names: s.Checks.Own, Decision: gate.Decision{State: gate.Ready}}}}})
 	if state := b.check().State; !apierrors.IsConflict(err) || state != kueue.CheckStatePending {
 		t.Errorf("%v; the check of a workload without quota is %s", err, state)
 	}
@@ -121,7 +121,7 @@ func TestInvalidCheckWrite(t *testing.T) {
 				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 					return refused
 				}})
-			err := b.apply(t.Context(), s, lifecycle.Step{Writes: []lifecycle.Write{pendingWrite("no room")}})
+			err := b.apply(s, lifecycle.Step{Writes: []lifecycle.Write{pendingWrite("no room")}})
 			if apierrors.IsConflict(err) != tc.isConflict || apierrors.IsInvalid(err) == tc.isConflict {
 				t.Errorf("got %v", err)
 			}
@@ -160,7 +160,7 @@ func TestWriteThatFailedMayBeStored(t *testing.T) {
 			}
 			return apierrors.NewTimeoutError("the response is lost", 1)
 		}})
-	reserved := func() []string { clusters, _ := b.ledger.Reserved(string(b.workload().UID)); return clusters }
+	reserved := func() []string { clusters, _ := b.engine.Ledger.Reserved(string(b.workload().UID)); return clusters }
 	b.Reconcile(t.Context(), reconcile.Request{NamespacedName: b.key})
 	if b.check().State != kueue.CheckStateReady || len(reserved()) != 1 {
 		t.Fatalf("after the first write: check %s, reserved %v", b.check().State, reserved())

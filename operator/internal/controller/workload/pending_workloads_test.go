@@ -154,7 +154,7 @@ func TestWaitingWorkloadsShareOneList(t *testing.T) {
 			wl := fixture.PendingWorkload(b.now().Add(-waited))
 			wl.UID = types.UID(fmt.Sprint("big-", i))
 			s := &lifecycle.Situation{Key: b.key, Workload: wl, Now: b.now(), Checks: lifecycle.Checks{Own: []string{"plimsoll"}}, Gate: lifecycle.Gate{Gate: yielding, Known: true}}
-			s, err := b.measure(t.Context(), s)
+			s, err := b.Measure(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)
 			}

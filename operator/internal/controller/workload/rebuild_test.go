@@ -67,7 +67,7 @@ func TestRebuiltLedger(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.create(tc.wl)
 			b.restart()
-			if got := b.ledger.DevicesByCluster()["cluster1"]; got != tc.want {
+			if got := b.engine.Ledger.DevicesByCluster()["cluster1"]; got != tc.want {
 				t.Errorf("%d devices reserved on cluster1, want %d", got, tc.want)
 			}
 		})
@@ -121,7 +121,7 @@ func TestRebuiltReservationsOfAJob(t *testing.T) {
 			b.create(first)
 			b.create(second)
 			b.restart()
-			if got := b.ledger.DevicesByCluster()["cluster1"]; got != tc.want {
+			if got := b.engine.Ledger.DevicesByCluster()["cluster1"]; got != tc.want {
 				t.Errorf("%d devices reserved on cluster1, want %d", got, tc.want)
 			}
 		})
@@ -146,13 +146,13 @@ func TestRebuiltOrder(t *testing.T) {
 			b.room(map[string]float64{"cluster1": 1, "cluster2": 0})
 			b.rebuilt = false
 			if !isRead {
-				b.registry.Delete("gpu")
+				b.engine.Registry.Delete("gpu")
 			}
 			b.reconcile() // small comes first
 			if !isRead {
 				b.key.Name = "big"
 				b.reconcile()
-				b.registry.Put(b.gate)
+				b.engine.Registry.Put(b.gate)
 				b.key.Name = "small"
 				b.reconcile()
 			}
@@ -178,10 +178,10 @@ func TestRebuiltLedgerOfReadyMultiKueueWorkloads(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.nominates = tc.nominates
+			b.engine.Nominates = tc.nominates
 			b.create(fixture.Nominated(fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon)))
 			b.restart()
-			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
+			if diff := cmp.Diff(tc.want, b.engine.Ledger.DevicesByCluster()); diff != "" {
 				t.Errorf("reserved devices (-want +got):\n%s", diff)
 			}
 		})
@@ -193,7 +193,7 @@ func TestRebuiltHistoryKeepsTheLateAttempt(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-time.Minute)), "cluster1"), fixture.RecordOf(fixture.Noon.Add(-40*time.Second), "cluster1")))
 	b.restart()
-	if got := b.histories.get("uid").LateAttempt; got != 1 {
+	if got := b.engine.History("uid").LateAttempt; got != 1 {
 		t.Errorf("late attempt %d, want 1", got)
 	}
 }

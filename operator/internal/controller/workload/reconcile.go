@@ -3,77 +3,63 @@ package workload
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// Reconcile takes one workload one step further: observe, account, PhaseOf, measure,
-// reserve (which calls next), apply. Nothing is remembered, debited or written before the
-// check for a stale cache has passed.
+// Reconcile takes one workload one step further.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	defer r.endTurnOnPanic(req.NamespacedName)
 	if err := r.rebuildOnce(ctx); err != nil {
 		return reconcile.Result{}, fmt.Errorf("rebuild the ledger: %w", err)
 	}
-	s, err := r.observe(ctx, req.NamespacedName)
-	if err == nil {
-		s, err = r.readUnknownWrite(ctx, s)
+	out, err := r.engine.Step(ctx, req.NamespacedName)
+	if out != nil {
+		r.metrics.count(out)
+		logStep(ctx, out.Situation, out.Step)
 	}
-	if err != nil {
-		r.waiting.EndTurn(req.NamespacedName)
-		return reconcile.Result{}, err
-	}
-	if lifecycle.PhaseOf(s) == lifecycle.PhaseCacheStale {
-		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
-	}
-	defer r.wakeAfterHold(s.Key, r.ledger.HeldFor(s.Key.String()))
-	s, err = r.measure(ctx, r.account(s))
-	if err != nil {
-		r.waiting.EndTurn(req.NamespacedName)
-		return reconcile.Result{}, err
-	}
-	next := r.reserve(s)
-	err = r.apply(ctx, s, next)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if out != nil && (apierrors.IsConflict(err) || apierrors.IsNotFound(err)) {
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: next.RequeueAfter}, nil
+	return reconcile.Result{RequeueAfter: out.Step.RequeueAfter}, nil
 }
 
-// endTurnOnPanic ends the workload's turn, so that a panic, which controller-runtime logs and
-// retries, does not stop the other workloads of the gate.
-func (r *Reconciler) endTurnOnPanic(workload types.NamespacedName) {
-	if cause := recover(); cause != nil {
-		r.waiting.EndTurn(workload)
-		panic(cause)
+// logStep writes one info line for a step with an event, and a debug line for any other step.
+// next has only successful writes. The next reconciliation repeats the failed write
+// and logs the transition then.
+func logStep(ctx context.Context, s *lifecycle.Situation, next lifecycle.Step) {
+	if s.Workload == nil {
+		return
 	}
-}
-
-// wakeAfterHold requests a round for the workloads that a hold kept waiting, if the cluster is no
-// longer held for the workload.
-func (r *Reconciler) wakeAfterHold(workload types.NamespacedName, held string) {
-	if held != "" && r.ledger.HeldFor(workload.String()) != held {
-		r.waiting.MarkDirty(r.registry.GatesOf(held)...)
+	logger := log.FromContext(ctx).WithValues("gate", s.Gate.Name, "from", lifecycle.PhaseOf(s), "to", next.LeadsTo(lifecycle.PhaseOf(s)))
+	events := make([]lifecycle.Notice, 0, len(next.Writes)+1)
+	if next.Event != nil {
+		events = append(events, *next.Event)
 	}
-}
-
-// reserve computes the next step and debits the ledger with what the step sends. It
-// computes the step again if another workload debited the ledger in between, so that a
-// burst does not send every workload to one cluster.
-func (r *Reconciler) reserve(s *lifecycle.Situation) lifecycle.Step {
-	for {
-		next := lifecycle.Next(s)
-		if next.Reservation == nil || r.ledger.Commit(s.Room.View, string(s.Workload.UID), next.Reservation.Kept, next.Reservation.Entries, next.Reservation.Hold) {
-			return next
+	var clusters []string
+	for _, w := range next.Writes {
+		if w.Event != nil {
+			events = append(events, *w.Event)
 		}
-		s = s.WithView(r.viewFor(s))
+		if w.Nomination != nil {
+			clusters = w.Nomination.Clusters
+		}
 	}
+	if len(events) == 0 {
+		logger.V(1).Info("Workload observed", "writes", len(next.Writes), "requeueAfter", next.RequeueAfter)
+		return
+	}
+	var reasons, messages []string
+	for _, e := range events {
+		reasons, messages = append(reasons, e.Reason), append(messages, e.Message)
+	}
+	logger.Info("Workload transition", "reason", strings.Join(reasons, ","), "clusters", clusters, "message", strings.Join(messages, "; "))
 }

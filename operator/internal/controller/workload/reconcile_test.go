@@ -22,7 +22,7 @@ func TestStaleCacheChangesNothing(t *testing.T) {
 	stale := b.workload()
 	b.reconcile()
 	want := map[string]int64{"cluster1": 2}
-	if diff := cmp.Diff(want, b.ledger.DevicesByCluster()); diff != "" {
+	if diff := cmp.Diff(want, b.engine.Ledger.DevicesByCluster()); diff != "" {
 		t.Fatalf("reserved devices (-want +got):\n%s", diff)
 	}
 	written := b.workload()
@@ -32,7 +32,7 @@ func TestStaleCacheChangesNothing(t *testing.T) {
 	if result := b.reconcile(); result.RequeueAfter != timing.RereadDelay {
 		t.Errorf("next look after %s", result.RequeueAfter)
 	}
-	if diff := cmp.Diff(want, b.ledger.DevicesByCluster()); diff != "" {
+	if diff := cmp.Diff(want, b.engine.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(written, b.workload()); diff != "" {
@@ -46,7 +46,7 @@ func TestFailedWriteEndsTheStep(t *testing.T) {
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	s := b.look()
 	b.update(func(wl *kueue.Workload) { wl.Labels = map[string]string{"changed": "true"} })
-	if err := b.apply(t.Context(), s, lifecycle.Next(s)); err == nil || errors.Unwrap(err) == nil {
+	if err := b.apply(s, lifecycle.Next(s)); err == nil || errors.Unwrap(err) == nil {
 		t.Errorf("want a conflict with the object, got %v", err)
 	}
 	if wl := b.workload(); wl.Status.AdmissionChecks[0].State != kueue.CheckStatePending || len(wl.Annotations) > 0 || len(wl.Status.NominatedClusterNames) > 0 {

@@ -118,7 +118,7 @@ func (r *Reconciler) clustersOfSlice(old *kueue.Workload, now time.Time) (seen, 
 	seen = slices.Clone(old.Status.NominatedClusterNames)
 	if isEndingWithQuota(old) {
 		const endedByWorker = false
-		seen = appendNew(seen, r.histories.get(old.UID).WithoutQuota(endedByWorker, now).Copies.Clusters)
+		seen = appendNew(seen, r.engine.History(old.UID).WithoutQuota(endedByWorker, now).Copies.Clusters)
 		recorded = record.Nominated
 	}
 	// An eviction removes no copies of a slice that replaced another one, unless a cluster had admitted it.

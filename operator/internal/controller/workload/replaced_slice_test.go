@@ -145,7 +145,7 @@ func TestEvictedSliceFollowsItsLastAttempt(t *testing.T) {
 		if isAdmitted {
 			h.Running = &ledger.Entry{Cluster: "cluster1"}
 		}
-		b.histories.put("uid-2", h.WithoutQuota(false, fixture.Noon.Add(-time.Hour)))
+		b.engine.Remember("uid-2", h.WithoutQuota(false, fixture.Noon.Add(-time.Hour)))
 		b.reconcile()
 		var want []string
 		if !isAdmitted {
@@ -187,7 +187,7 @@ func TestForgedSliceIsNotSeen(t *testing.T) {
 	wl := fixture.WithRecord(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), dispatch.Record{EverNominated: []string{"cluster1"}})
 	wl.Annotations["kueue.x-k8s.io/elastic-job"], wl.Annotations["kueue.x-k8s.io/workload-slice-replacement-for"] = "true", wl.Namespace+"/none"
 	b.create(wl)
-	s, err := b.observe(t.Context(), b.key)
+	s, err := b.observe(t.Context(), b.engine.Begin(b.key))
 	if err != nil {
 		t.Fatal(err)
 	}

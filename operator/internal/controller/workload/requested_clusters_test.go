@@ -27,7 +27,7 @@ func TestWorkloadRequestsAClusterOutsideTheConfiguration(t *testing.T) {
 		{"the configuration is not the gate's", map[string]float64{"cluster1": 0, "cluster2": 0, "cluster3": 9}, func(b *bench, _ *kueue.Workload) {
 			b.putGate(func(g *registry.Gate) { g.Spec.MultiKueue = nil })
 		}, nil},
-		{"Kueue dispatches", map[string]float64{"cluster1": 0, "cluster2": 0, "cluster3": 9}, func(b *bench, _ *kueue.Workload) { b.nominates = false }, nil},
+		{"Kueue dispatches", map[string]float64{"cluster1": 0, "cluster2": 0, "cluster3": 9}, func(b *bench, _ *kueue.Workload) { b.engine.Nominates = false }, nil},
 		{"the user forbids it", map[string]float64{"cluster1": 0, "cluster2": 0, "cluster3": 9}, func(_ *bench, wl *kueue.Workload) {
 			wl.Annotations = map[string]string{"kueue.x-k8s.io/multikueue-cluster-names": "cluster1"}
 		}, nil},
@@ -45,7 +45,7 @@ func TestWorkloadRequestsAClusterOutsideTheConfiguration(t *testing.T) {
 			}
 			b.create(wl)
 			b.reconcile()
-			if got := b.registry.RequestedClusters("gpu", b.now()); !slices.Equal(got, tc.requested) {
+			if got := b.engine.Registry.RequestedClusters("gpu", b.now()); !slices.Equal(got, tc.requested) {
 				t.Errorf("requested %v, want %v (%s)", got, tc.requested, b.check().Message)
 			}
 			if len(tc.requested) == 0 {

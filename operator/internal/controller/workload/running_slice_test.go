@@ -142,7 +142,7 @@ func TestResizedJobStaysInTheLedger(t *testing.T) {
 	b.reconcile()
 	expect := func(when string, devices map[string]int64) {
 		t.Helper()
-		if diff := cmp.Diff(devices, b.ledger.DevicesByCluster()); diff != "" {
+		if diff := cmp.Diff(devices, b.engine.Ledger.DevicesByCluster()); diff != "" {
 			t.Errorf("%s: devices (-want +got):\n%s", when, diff)
 		}
 	}
@@ -150,7 +150,7 @@ func TestResizedJobStaysInTheLedger(t *testing.T) {
 	b.update(func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadAdmitted, b.now()) })
 	b.reconcile()
 	expect("after the admission", map[string]int64{"cluster1": 12})
-	if running := b.histories.get("slice-2").Running; running == nil || running.Cluster != "cluster1" {
+	if running := b.engine.History("slice-2").Running; running == nil || running.Cluster != "cluster1" {
 		t.Errorf("running %v, want cluster1", running)
 	}
 	b.update(func(wl *kueue.Workload) { replaced(wl, b.now()) })

@@ -28,6 +28,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
@@ -212,8 +213,9 @@ func newScaleHub(b *testing.B, size hubSize) *scaleHub {
 	cache := querycache.New(sources, reservations, nil, h.clock.now)
 	waiting := waitqueue.New(gates, h.clock.now, cache.Refresh)
 	cache.OnRefreshed(waiting.Refreshed)
-	h.Reconciler = &Reconciler{client: h.hub, live: h.hub, recorder: discardingRecorder{}, registry: gates, ledger: reservations, nominates: true, nominateAs: NominateAsKueue,
-		now: h.clock.now, cache: cache, waiting: waiting, histories: newHistories(), metrics: newMetrics(nil, reservations, gates, nil, h.clock.now), rebuilt: true}
+	h.Reconciler = &Reconciler{client: h.hub, live: h.hub, recorder: discardingRecorder{}, nominateAs: NominateAsKueue,
+		now: h.clock.now, cache: cache, metrics: newMetrics(nil, reservations, gates, nil, h.clock.now), rebuilt: true}
+	h.engine = engine.New(engine.Options{Edge: h.Reconciler, Registry: gates, Ledger: reservations, Waiting: waiting, Nominates: true, Now: h.clock.now})
 	var clusters []string
 	var decided []registry.Cluster
 	for i := range scaleClusters {
@@ -289,8 +291,8 @@ func (h *scaleHub) fill() {
 // endJob frees devices of a resource on one cluster.
 func (h *scaleHub) endJob(resource string) {
 	h.clock.add(timing.MinRoundGap)
-	h.waiting.MarkFreed([]shape.PodSet{{Resource: resource, DevicesPerPod: 8, Pods: 1}}, h.registry.GatesOf("cluster-0")...)
-	h.waiting.StartRounds()
+	h.engine.Waiting.MarkFreed([]shape.PodSet{{Resource: resource, DevicesPerPod: 8, Pods: 1}}, h.engine.Registry.GatesOf("cluster-0")...)
+	h.engine.Waiting.StartRounds()
 }
 
 // idle waits until no workload is woken any more. Another program may have the processor for a
@@ -341,7 +343,7 @@ func BenchmarkScale(b *testing.B) {
 		}},
 		{"round", func() {
 			h.clock.add(timing.DefaultPeriod)
-			h.waiting.StartRounds()
+			h.engine.Waiting.StartRounds()
 		}},
 		{"job ends", func() { h.endJob("nvidia.com/gpu") }},
 		{"job with other devices ends", func() { h.endJob("google.com/tpu") }},
@@ -358,7 +360,7 @@ func BenchmarkScale(b *testing.B) {
 				h.woken <- request.NamespacedName
 			}
 			h.clock.add(timing.MinRoundGap)
-			h.waiting.StartRounds()
+			h.engine.Waiting.StartRounds()
 		}},
 	} {
 		b.Run(tc.name, func(b *testing.B) { h.measure(b, before, tc.event) })
@@ -408,7 +410,7 @@ func BenchmarkGates(b *testing.B) {
 			b.Run("round", func(b *testing.B) {
 				h.measure(b, before, func() {
 					h.clock.add(timing.DefaultPeriod)
-					h.waiting.StartRounds()
+					h.engine.Waiting.StartRounds()
 				})
 			})
 			runtime.KeepAlive(h)

@@ -40,7 +40,7 @@ func TestBlockedWorkloads(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			if tc.isDeleted {
-				b.registry.Delete("gpu")
+				b.engine.Registry.Delete("gpu")
 			}
 			b.create(tc.wl)
 			for range 2 {
@@ -49,7 +49,7 @@ func TestBlockedWorkloads(t *testing.T) {
 			if diff := cmp.Diff(tc.want, checkTexts(b.workload())); diff != "" {
 				t.Errorf("checks (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(map[string]registry.WaitSummary{"gpu": {Workloads: 1, Since: fixture.Noon}}, b.registry.WaitSummaries()); diff != "" {
+			if diff := cmp.Diff(map[string]registry.WaitSummary{"gpu": {Workloads: 1, Since: fixture.Noon}}, b.engine.Registry.WaitSummaries()); diff != "" {
 				t.Errorf("wait summaries (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]string{"Warning GateNotReady " + tc.event}, b.events()); diff != "" {
@@ -85,14 +85,14 @@ func TestCheckWithoutAGateBlocks(t *testing.T) {
 // If the gate exists and was merely not read yet, the workload waits without a message.
 func TestUnreadGateIsNotReported(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.registry.Delete("gpu")
+	b.engine.Registry.Delete("gpu")
 	if err := b.hub.Create(t.Context(), &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}); err != nil {
 		t.Fatal(err)
 	}
 	b.create(fixture.PendingWorkload(fixture.Noon))
 	b.reconcile()
-	if events := b.events(); len(events) != 0 || b.check().Message != "" || b.registry.Waiting("gpu") != 1 {
-		t.Errorf("events %q, message %q, %d waiting", events, b.check().Message, b.registry.Waiting("gpu"))
+	if events := b.events(); len(events) != 0 || b.check().Message != "" || b.engine.Registry.Waiting("gpu") != 1 {
+		t.Errorf("events %q, message %q, %d waiting", events, b.check().Message, b.engine.Registry.Waiting("gpu"))
 	}
 }
 
@@ -100,10 +100,10 @@ func TestTwoReadyChecksWaitForNothing(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.WithSecondCheck(fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon), kueue.CheckStateReady))
 	before := checkTexts(b.workload())
-	b.waiting.Add(waitqueue.Entry{Workload: b.key, Key: registry.QueryKey{Gate: "gpu"}})
+	b.engine.Waiting.Add(waitqueue.Entry{Workload: b.key, Key: registry.QueryKey{Gate: "gpu"}})
 	b.reconcile()
-	if diff := cmp.Diff(before, checkTexts(b.workload())); diff != "" || b.registry.Waiting("gpu") != 0 {
-		t.Errorf("%d waiting, checks (-before +after):\n%s", b.registry.Waiting("gpu"), diff)
+	if diff := cmp.Diff(before, checkTexts(b.workload())); diff != "" || b.engine.Registry.Waiting("gpu") != 0 {
+		t.Errorf("%d waiting, checks (-before +after):\n%s", b.engine.Registry.Waiting("gpu"), diff)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestMissingDispatcherIsReported(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.nominates = tc.nominates
+			b.engine.Nominates = tc.nominates
 			b.configure(tc.clusters...)
 			b.create(fixture.Nominated(fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon), tc.nominated...))
 			b.clock.add(tc.after)
@@ -142,7 +142,7 @@ func TestMissingDispatcherIsReported(t *testing.T) {
 			other.Name, other.UID = "another", "another" // the evidence of one workload stands for all
 			b.create(other)
 			b.reconcile()
-			if got := b.registry.Conflict("gpu", b.now()); got != tc.want {
+			if got := b.engine.Registry.Conflict("gpu", b.now()); got != tc.want {
 				t.Errorf("conflict %q, want %q", got, tc.want)
 			}
 			var want []string
@@ -199,7 +199,7 @@ func TestConflictingDispatcherIsReported(t *testing.T) {
 			tc.change(wl)
 			b.create(wl)
 			b.reconcile()
-			if got := b.registry.Conflict("gpu", fixture.Noon); got != tc.want {
+			if got := b.engine.Registry.Conflict("gpu", fixture.Noon); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -269,12 +269,12 @@ func TestRemovedCheckEndsTheWait(t *testing.T) {
 	b.room(nil)
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
-	if n := b.registry.Waiting("gpu"); n != 1 {
+	if n := b.engine.Registry.Waiting("gpu"); n != 1 {
 		t.Fatalf("%d workloads wait, want 1", n)
 	}
 	b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks = wl.Status.AdmissionChecks[1:] })
 	b.reconcile()
-	if n := b.registry.Waiting("gpu"); n != 0 {
+	if n := b.engine.Registry.Waiting("gpu"); n != 0 {
 		t.Errorf("%d workloads wait after the check was removed, want 0", n)
 	}
 }

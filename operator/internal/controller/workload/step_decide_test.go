@@ -27,12 +27,12 @@ func TestReserveDecidesAgainAfterAnotherDebit(t *testing.T) {
 	s := b.look()
 	other := s.Entry("cluster1", fixture.Noon)
 	other.UID = "other"
-	b.ledger.Debit(other)
-	next := b.reserve(s)
+	b.engine.Ledger.Debit(other)
+	next := b.engine.Reserve(s)
 	if next.Decision.State != gate.Pending || len(next.Reservation.Entries) > 0 {
 		t.Errorf("another workload took the room between observation and reservation, got %s with %v", next.Decision.State, next.Reservation.Entries)
 	}
-	if diff := cmp.Diff(map[string]int64{"cluster1": 2}, b.ledger.DevicesByCluster()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cluster1": 2}, b.engine.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s", diff)
 	}
 }
@@ -54,10 +54,10 @@ func TestReservationOfNominations(t *testing.T) {
 			b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-tc.reserved)), "cluster1"), record))
 			s := b.look()
 			res := s.Reserve([]string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
-			if !b.ledger.Commit(s.Room.View, "uid", res.Kept, res.Entries, nil) {
+			if !b.engine.Ledger.Commit(s.Room.View, "uid", res.Kept, res.Entries, nil) {
 				t.Fatal("the ledger did not change")
 			}
-			if diff := cmp.Diff(tc.want, b.ledger.DevicesByCluster()); diff != "" {
+			if diff := cmp.Diff(tc.want, b.engine.Ledger.DevicesByCluster()); diff != "" {
 				t.Errorf("reserved devices (-want +got):\n%s", diff)
 			}
 		})
@@ -145,7 +145,7 @@ func TestForeignNominationsAreNoOrphanedCopies(t *testing.T) {
 // With Kueue's built-in dispatcher the gate's Ready check is the reservation.
 func TestBuiltinDispatchReservesDevicesOfReadyWorkloads(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.nominates = false
+	b.engine.Nominates = false
 	b.room(map[string]float64{"cluster1": 2, "cluster2": 1})
 	states := map[kueue.CheckState]int{}
 	for i := range 5 {
@@ -158,7 +158,7 @@ func TestBuiltinDispatchReservesDevicesOfReadyWorkloads(t *testing.T) {
 	if diff := cmp.Diff(map[kueue.CheckState]int{kueue.CheckStateReady: 3, kueue.CheckStatePending: 2}, states); diff != "" {
 		t.Errorf("five jobs, room for three (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]int64{"cluster1": 4, "cluster2": 2}, b.ledger.DevicesByCluster()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cluster1": 4, "cluster2": 2}, b.engine.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s", diff)
 	}
 }
@@ -167,12 +167,12 @@ func TestBuiltinDispatchReservesDevicesOfReadyWorkloads(t *testing.T) {
 // cluster that admits it.
 func TestBuiltinDispatchReservesOneCluster(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.nominates = false
+	b.engine.Nominates = false
 	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	wl.Status.NominatedClusterNames = []string{"cluster1", "cluster2"}
 	b.create(wl)
 	b.reconcile()
-	reserved := b.ledger.DevicesByCluster()
+	reserved := b.engine.Ledger.DevicesByCluster()
 	if reserved["cluster1"]+reserved["cluster2"] != 2 {
 		t.Fatalf("want two devices, reserved: %v", reserved)
 	}
@@ -182,7 +182,7 @@ func TestBuiltinDispatchReservesOneCluster(t *testing.T) {
 	}
 	b.update(func(wl *kueue.Workload) { fixture.AdmitBy(wl, admits) })
 	b.reconcile()
-	if diff := cmp.Diff(map[string]int64{admits: 2}, b.ledger.DevicesByCluster()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{admits: 2}, b.engine.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("admitted by the other cluster, reserved devices (-want +got):\n%s", diff)
 	}
 }
@@ -190,12 +190,12 @@ func TestBuiltinDispatchReservesOneCluster(t *testing.T) {
 // A component goes where the rest of its job is, whichever dispatcher nominates.
 func TestComponentsReserveOnTheClusterOfTheirJob(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.nominates = false
+	b.engine.Nominates = false
 	b.createReplicas(2)
 	b.update(func(wl *kueue.Workload) { cluster := "cluster2"; wl.Status.ClusterName = &cluster })
 	b.selectReplica(1)
 	b.reconcile()
-	if diff := cmp.Diff(map[string]int64{"cluster2": 2}, b.ledger.DevicesByCluster()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cluster2": 2}, b.engine.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s", diff)
 	}
 	if state := b.check().State; state != kueue.CheckStateReady {
@@ -222,7 +222,7 @@ func TestReadyCheckRecordsTheChosenCluster(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{PodSetUpdates: tc.updates})
-			b.nominates = tc.nominates
+			b.engine.Nominates = tc.nominates
 			b.room(map[string]float64{"cluster1": 9})
 			b.create(tc.wl)
 			b.reconcile()
@@ -241,7 +241,7 @@ func TestReadyCheckRecordsTheChosenCluster(t *testing.T) {
 func (b *bench) decideAs(d gate.Decision) {
 	b.t.Helper()
 	s := b.look()
-	if err := b.apply(b.t.Context(), s, lifecycle.Step{Writes: s.WriteDecision(d, s.Record.Record)}); err != nil {
+	if err := b.apply(s, lifecycle.Step{Writes: s.WriteDecision(d, s.Record.Record)}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -263,8 +263,8 @@ func TestMessagesWithNewNumbersAreRateLimited(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.create(fixture.PendingWorkload(fixture.Noon))
-			b.registry.SetWaiting("gpu", registry.WaitSummary{Workloads: tc.waiting, Since: fixture.Noon})
-			b.registry.SetWaiting("tpu", registry.WaitSummary{Workloads: 1, Since: fixture.Noon})
+			b.engine.Registry.SetWaiting("gpu", registry.WaitSummary{Workloads: tc.waiting, Since: fixture.Noon})
+			b.engine.Registry.SetWaiting("tpu", registry.WaitSummary{Workloads: 1, Since: fixture.Noon})
 			for _, message := range []string{"1 free", "2 free"} {
 				b.decideAs(gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: message})
 				b.clock.add(tc.after)
@@ -280,7 +280,7 @@ func TestMessagesWithNewNumbersAreRateLimited(t *testing.T) {
 func TestMessagesOfAnotherKindAreWrittenAtOnce(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.PendingWorkload(fixture.Noon))
-	b.registry.SetWaiting("gpu", registry.WaitSummary{Workloads: 100, Since: fixture.Noon})
+	b.engine.Registry.SetWaiting("gpu", registry.WaitSummary{Workloads: 100, Since: fixture.Noon})
 	noRoom := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free"}
 	for _, d := range []gate.Decision{noRoom,
 		{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free; connection refused", Incomplete: true},
@@ -292,7 +292,7 @@ func TestMessagesOfAnotherKindAreWrittenAtOnce(t *testing.T) {
 		}
 	}
 	s := b.look()
-	if err := b.apply(t.Context(), s, lifecycle.Step{Writes: s.Block(s.Checks.Own, "two checks")}); err != nil {
+	if err := b.apply(s, lifecycle.Step{Writes: s.Block(s.Checks.Own, "two checks")}); err != nil {
 		t.Fatal(err)
 	}
 	b.decideAs(noRoom)
@@ -327,7 +327,7 @@ func TestMessageKind(t *testing.T) {
 // A Ready check ends the time without room where no nomination of ours follows.
 func TestReadyCheckResetsTheRecord(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.nominates = false
+	b.engine.Nominates = false
 	b.create(fixture.WithRecord(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), dispatch.Record{UnplacedSeconds: 100, Yields: 2}))
 	b.reconcile()
 	if diff := cmp.Diff(dispatch.Record{}, b.dispatchRecord()); diff != "" {
@@ -342,7 +342,7 @@ func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	s := b.look()
-	if err := b.apply(t.Context(), s, lifecycle.Step{Writes: []lifecycle.Write{s.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, s.Record.Record)}}); err != nil {
+	if err := b.apply(s, lifecycle.Step{Writes: []lifecycle.Write{s.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, s.Record.Record)}}); err != nil {
 		t.Fatal(err)
 	}
 	b.update(loseQuota("Pending"))

@@ -82,7 +82,7 @@ func TestReadyCheckOfLostQuota(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
-			b.nominates = tc.nominates
+			b.engine.Nominates = tc.nominates
 			b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
 			b.create(tc.wl)
 			b.reconcile()

@@ -64,7 +64,7 @@ func TestWideningIsOneEvent(t *testing.T) {
 	if diff := cmp.Diff([]string{"cluster1", "cluster2"}, b.workload().Status.NominatedClusterNames); diff != "" {
 		t.Errorf("nominated (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]int64{"cluster1": 2, "cluster2": 2}, b.ledger.DevicesByCluster()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cluster1": 2, "cluster2": 2}, b.engine.Ledger.DevicesByCluster()); diff != "" {
 		t.Errorf("reserved devices (-want +got):\n%s", diff)
 	}
 }
@@ -200,7 +200,7 @@ func TestRevokedNominationsAreRestored(t *testing.T) {
 			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
 				t.Errorf("nominated (-want +got):\n%s", diff)
 			}
-			if got := b.registry.Conflict("gpu", fixture.Noon); got != tc.conflict {
+			if got := b.engine.Registry.Conflict("gpu", fixture.Noon); got != tc.conflict {
 				t.Errorf("conflict %q, want %q", got, tc.conflict)
 			}
 		})
@@ -320,7 +320,7 @@ func TestLastWideningAvoidsFullClusters(t *testing.T) {
 // Further clusters would make the backlog longer.
 func TestBacklogDelaysWidening(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.lag.Observe(fixture.Noon.Add(-100*time.Second), fixture.Noon.Add(-10*time.Second))
+	b.engine.ObserveLag(fixture.Noon.Add(-100*time.Second), fixture.Noon.Add(-10*time.Second))
 	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-time.Minute)), "cluster1"), fixture.RecordOf(fixture.Noon.Add(-40*time.Second), "cluster1")))
 	result := b.reconcile()
 	if diff := cmp.Diff([]string{"cluster1"}, b.workload().Status.NominatedClusterNames); diff != "" {
@@ -356,7 +356,7 @@ func TestNominationOfLostQuota(t *testing.T) {
 			if isWithdrawn != tc.withdrawn {
 				t.Fatalf("withdrawn: %t, want %t", isWithdrawn, tc.withdrawn)
 			}
-			if devices := b.ledger.DevicesByCluster()["cluster1"]; !tc.withdrawn && devices != 2 {
+			if devices := b.engine.Ledger.DevicesByCluster()["cluster1"]; !tc.withdrawn && devices != 2 {
 				t.Errorf("%d devices of cluster1 are promised, want 2", devices)
 			}
 			want := []string{"Warning Requeued the nomination of cluster1 was for quota that it has lost; it returns to its queue"}
@@ -439,8 +439,8 @@ func TestPodsThatDoNotBecomeReadyAreReported(t *testing.T) {
 	b.create(wl)
 	late := lifecycle.LateAdmission{Gate: "gpu", Cluster: "cluster1"}
 	b.clock.add(time.Minute)
-	if result := b.reconcile(); result.RequeueAfter != timing.PodsReadyLimit-time.Minute || b.histories.countLateAdmissions()[late] != 0 {
-		t.Errorf("looks again after %s, late %v", result.RequeueAfter, b.histories.countLateAdmissions())
+	if result := b.reconcile(); result.RequeueAfter != timing.PodsReadyLimit-time.Minute || b.engine.LateAdmissions()[late] != 0 {
+		t.Errorf("looks again after %s, late %v", result.RequeueAfter, b.engine.LateAdmissions())
 	}
 	b.clock.add(timing.PodsReadyLimit)
 	for range 2 {
@@ -450,7 +450,7 @@ func TestPodsThatDoNotBecomeReadyAreReported(t *testing.T) {
 	if diff := cmp.Diff(want, b.events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if n := b.histories.countLateAdmissions()[late]; n != 1 {
+	if n := b.engine.LateAdmissions()[late]; n != 1 {
 		t.Errorf("%d late admissions, want 1", n)
 	}
 	b.update(func(wl *kueue.Workload) {
@@ -458,7 +458,7 @@ func TestPodsThatDoNotBecomeReadyAreReported(t *testing.T) {
 		ready.Status, ready.Reason = metav1.ConditionTrue, kueue.WorkloadStarted
 	})
 	b.reconcile()
-	if n := b.histories.countLateAdmissions()[late]; n != 0 {
+	if n := b.engine.LateAdmissions()[late]; n != 0 {
 		t.Errorf("%d late admissions after the pods became ready, want none", n)
 	}
 }

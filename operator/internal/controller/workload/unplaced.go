@@ -51,7 +51,7 @@ func (r *Reconciler) listUnplaced(ctx context.Context, changed client.Object) ([
 	}
 	var requests []reconcile.Request
 	gates := map[string]bool{}
-	defer func() { r.waiting.MarkDirty(slices.Collect(maps.Keys(gates))...) }()
+	defer func() { r.engine.Waiting.MarkDirty(slices.Collect(maps.Keys(gates))...) }()
 	for _, check := range checks {
 		workloads := &kueue.WorkloadList{}
 		if err := r.client.List(ctx, workloads, client.MatchingFields{unplacedIndex: check.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -61,7 +61,7 @@ func (r *Reconciler) listUnplaced(ctx context.Context, changed client.Object) ([
 		for j := range workloads.Items {
 			key := client.ObjectKeyFromObject(&workloads.Items[j])
 			// A round of another gate than that of the check does not decide the workload.
-			if gate := r.waiting.GateOf(key); gate != "" && (!isOwn || gate == own) {
+			if gate := r.engine.Waiting.GateOf(key); gate != "" && (!isOwn || gate == own) {
 				gates[gate] = true
 				continue
 			}

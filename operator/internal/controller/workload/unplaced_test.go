@@ -73,7 +73,7 @@ func TestChangedClustersStartARoundForWaitingWorkloads(t *testing.T) {
 	}
 	b.clock.add(timing.MinRoundGap)
 	b.refreshes = 0
-	if b.waiting.StartRounds(); b.refreshes != 1 {
+	if b.engine.Waiting.StartRounds(); b.refreshes != 1 {
 		t.Errorf("%d refreshes, want one for the line", b.refreshes)
 	}
 }

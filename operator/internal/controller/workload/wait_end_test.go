@@ -45,12 +45,12 @@ func TestNothingWaitsWithoutTheCheck(t *testing.T) {
 				b.create(wl)
 				b.reconcile()
 			}
-			if n := b.registry.Waiting("gpu"); n != 10 {
+			if n := b.engine.Registry.Waiting("gpu"); n != 10 {
 				t.Fatalf("%d workloads wait, want 10", n)
 			}
 			tc.remove(b)
 			b.round()
-			if n := b.registry.TotalWaiting(); n != 0 {
+			if n := b.engine.Registry.TotalWaiting(); n != 0 {
 				t.Errorf("%d workloads still wait a round later", n)
 			}
 		})
@@ -72,12 +72,12 @@ func (b *bench) deleteCheck(name string) {
 // the operator. Conditions have a resolution of one second, so only the eviction's count shows it.
 func TestEvictionAndReservationInOneSecond(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.ledger.Settle = time.Minute
+	b.engine.Ledger.Settle = time.Minute
 	wl := fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon)
 	fixture.SetCondition(wl, kueue.WorkloadAdmitted, fixture.Noon)
 	b.create(wl)
 	b.reconcile()
-	if n := len(b.ledger.View().Running("cluster1")); n != 1 {
+	if n := len(b.engine.Ledger.View().Running("cluster1")); n != 1 {
 		t.Fatalf("%d running workloads, want 1", n)
 	}
 	b.update(func(wl *kueue.Workload) {
@@ -86,10 +86,10 @@ func TestEvictionAndReservationInOneSecond(t *testing.T) {
 		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}}
 	})
 	b.account(b.look())
-	if n := len(b.ledger.View().Running("cluster1")); n != 0 {
+	if n := len(b.engine.Ledger.View().Running("cluster1")); n != 0 {
 		t.Errorf("the evicted attempt still counts as running")
 	}
-	if h := b.histories.get("uid"); h.Running != nil || len(h.Copies.Clusters) != 1 {
+	if h := b.engine.History("uid"); h.Running != nil || len(h.Copies.Clusters) != 1 {
 		t.Errorf("history %+v, want the possible copy of the evicted attempt", h)
 	}
 }

@@ -186,12 +186,12 @@ func (p *process) Remaining() string {
 	return strings.Join(i.gates.Workloads.Remembered(), "; ")
 }
 
-// Holds are the clusters that are held, by the workload for which they are.
-func (p *process) Holds() map[string]string {
-	held := map[string]string{}
+// Holds are the workloads for which each cluster is held.
+func (p *process) Holds() map[string][]string {
+	held := map[string][]string{}
 	if i := p.leader(); i != nil {
 		for _, h := range i.gates.Workloads.Holds() {
-			held[h.Cluster] = h.Workload
+			held[h.Cluster] = append(held[h.Cluster], h.Workload)
 		}
 	}
 	return held
