@@ -8,6 +8,16 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
+// AdmissionCheck reads an AdmissionCheck. It is nil if it does not exist.
+func AdmissionCheck(ctx context.Context, reader client.Reader, name string) (*kueue.AdmissionCheck, error) {
+	check := &kueue.AdmissionCheck{}
+	found, err := Find(ctx, reader, client.ObjectKey{Name: name}, check)
+	if !found {
+		return nil, err
+	}
+	return check, nil
+}
+
 // MultiKueueConfig reads a MultiKueueConfig. It is nil if it does not exist.
 func MultiKueueConfig(ctx context.Context, reader client.Reader, name string) (*kueue.MultiKueueConfig, error) {
 	config := &kueue.MultiKueueConfig{}

@@ -28,6 +28,59 @@ func MultiKueueConfigOf(check *kueue.AdmissionCheck) (string, bool) {
 	return parameterName(check, kueue.MultiKueueControllerName, kueue.SchemeGroupVersion.Group, "MultiKueueConfig")
 }
 
+// Checks are the admission checks of a workload by who decides them.
+type Checks struct {
+	// Own are those of gates, sorted. More than one is a mistake. Gates are the PlacementGates by the name of the check.
+	Own   []string
+	Gates map[string]string
+	// MultiKueue's check, and the MultiKueueConfig that it names; empty = none.
+	MultiKueue, Config string
+	// Trials are those that TrialPolicies decide.
+	Trials []string
+	// Foreign are those of other controllers.
+	Foreign []string
+}
+
+// ChecksOf sorts the checks of a workload. find returns a check, or nil if it does not exist: Kueue removes the
+// entry of a deleted check. The error is that of find.
+func ChecksOf(wl *kueue.Workload, find func(name string) (*kueue.AdmissionCheck, error)) (Checks, error) {
+	c := Checks{Gates: map[string]string{}}
+	for _, entry := range wl.Status.AdmissionChecks {
+		check, err := find(string(entry.Name))
+		if err != nil {
+			return Checks{}, err
+		}
+		if check != nil {
+			c.add(check)
+		}
+	}
+	slices.Sort(c.Own)
+	return c, nil
+}
+
+func (c *Checks) add(check *kueue.AdmissionCheck) {
+	gate, isOwn := GateOf(check)
+	config, isMultiKueue := MultiKueueConfigOf(check)
+	switch {
+	case isOwn:
+		c.Own, c.Gates[check.Name] = append(c.Own, check.Name), gate
+	case isMultiKueue:
+		c.MultiKueue, c.Config = check.Name, config
+	case check.Spec.ControllerName == v1alpha1.TrialControllerName:
+		c.Trials = append(c.Trials, check.Name)
+	default:
+		c.Foreign = append(c.Foreign, check.Name)
+	}
+}
+
+// Gate is the gate of the first own check; empty = none.
+func (c Checks) Gate() string {
+	if len(c.Own) == 0 {
+		return ""
+	}
+	return c.Gates[c.Own[0]]
+}
+
 func parameterName(check *kueue.AdmissionCheck, controller, group, kind string) (string, bool) {
 	p := check.Spec.Parameters
 	if check.Spec.ControllerName != controller || p == nil || p.APIGroup != group || p.Kind != kind {

@@ -11,6 +11,14 @@ func ParentCohorts(cohorts *kueue.CohortList) map[kueue.CohortReference]kueue.Co
 	return parents
 }
 
+// QuotaSource names what a ClusterQueue draws quota from: the root of its cohorts, or itself.
+func QuotaSource(q *kueue.ClusterQueue, parents map[kueue.CohortReference]kueue.CohortReference) string {
+	if q.Spec.CohortName == "" {
+		return "queue " + q.Name
+	}
+	return "cohort " + string(RootCohort(q.Spec.CohortName, parents))
+}
+
 // RootCohort returns the root of the cohort's tree, in which all members may borrow quota from
 // each other. In a cycle, for which Kueue admits nothing, it returns one of the members.
 func RootCohort(cohort kueue.CohortReference, parents map[kueue.CohortReference]kueue.CohortReference) kueue.CohortReference {

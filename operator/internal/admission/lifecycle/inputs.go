@@ -16,7 +16,7 @@ import (
 // wl holds quota and has the gate's check only.
 func OfJob(wl *kueue.Workload, g registry.Gate, now time.Time) *Situation {
 	s := &Situation{Key: types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, Workload: wl, Now: now,
-		Checks: Checks{Own: []string{string(wl.Status.AdmissionChecks[0].Name)}}, Gate: Gate{Gate: g, Known: true, Exists: true}}
+		Checks: kueuestate.Checks{Own: []string{string(wl.Status.AdmissionChecks[0].Name)}}, Gate: Gate{Gate: g, Known: true, Exists: true}}
 	s.Request.Facts = s.FactsUnder(wl, &g.Spec)
 	return s
 }

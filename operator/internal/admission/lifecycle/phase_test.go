@@ -30,8 +30,8 @@ import (
 func situationWith(change func(*Situation)) *Situation {
 	b := ledger.New(time.Second, time.Hour)
 	s := &Situation{Key: types.NamespacedName{Namespace: "team-a", Name: "job"}, Workload: fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), Now: fixture.Noon,
-		Checks: Checks{Own: []string{"plimsoll"}, MultiKueue: "multikueue"}, Gate: Gate{Gate: registry.Gate{Name: "gpu"}, Known: true, Exists: true},
-		MultiKueue: MultiKueue{Nominates: true, Config: "gpu", Connected: []string{"cluster1", "cluster2"}, ConnectedSince: map[string]time.Time{}},
+		Checks: kueuestate.Checks{Own: []string{"plimsoll"}, MultiKueue: "multikueue", Config: "gpu"}, Gate: Gate{Gate: registry.Gate{Name: "gpu"}, Known: true, Exists: true},
+		MultiKueue: MultiKueue{Nominates: true, Connected: []string{"cluster1", "cluster2"}, ConnectedSince: map[string]time.Time{}},
 		Room: Room{LedgerTTL: b.TTL, View: b.View(), Key: registry.QueryKey{Gate: "gpu", Facts: "two devices"}, Candidates: []gate.Candidate{
 			{Name: "cluster1", SampledAt: fixture.Noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(9), Quota: gate.Known(100)}}},
 			{Name: "cluster2", SampledAt: fixture.Noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0), Quota: gate.Known(100)}}}}}}

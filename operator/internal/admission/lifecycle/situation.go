@@ -28,7 +28,7 @@ type Situation struct {
 	// Workload is nil if it does not exist.
 	Workload   *kueue.Workload
 	Now        time.Time
-	Checks     Checks
+	Checks     kueuestate.Checks
 	MultiKueue MultiKueue
 	Gate       Gate
 	Record     Record
@@ -39,22 +39,11 @@ type Situation struct {
 	Room       Room
 }
 
-// Checks are the names of the workload's admission checks by their controllers.
-type Checks struct {
-	// Own are the gate's, sorted. More than one is a mistake.
-	Own []string
-	// MultiKueue's; empty = none.
-	MultiKueue string
-	// Trials are those that TrialPolicies decide.
-	Trials []string
-}
-
 // MultiKueue is what MultiKueue does with the workload, and the clusters of the MultiKueueConfig that its
 // check names.
 type MultiKueue struct {
 	// Nominates: the operator is Kueue's dispatcher.
 	Nominates bool
-	Config    string
 	// Connected clusters that the workload's annotation permits, in the order of the
 	// configuration, and since when.
 	Connected      []string
@@ -204,13 +193,11 @@ func (s *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateS
 
 // MayYield reports whether the workload gives up its quota if another one waits for it: it has held
 // the quota for long enough, or follows the primary component of its job. A yield would reset the
-// retries that Kueue counts, and end a trial in the middle. A workload is tried once.
+// retries that Kueue counts, and begin the work of another check anew.
 func (s *Situation) MayYield() bool {
 	rule := s.Gate.Spec.WhenUnplaceable
 	switch {
-	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.HasRetries(s.Workload):
-		return false
-	case slices.ContainsFunc(s.Checks.Trials, func(name string) bool { return kueuestate.FindCheck(s.Workload, name).State == kueue.CheckStatePending }):
+	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.HasRetries(s.Workload) || s.awaitedCheck() != "":
 		return false
 	case PhaseOf(s) == PhaseAwaitingPrimary:
 		return s.mayYieldWithPrimary()

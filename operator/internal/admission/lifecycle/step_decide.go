@@ -210,8 +210,7 @@ func (s *Situation) UsableHold(d gate.Decision) *ledger.Hold {
 }
 
 // mayHold reports whether a cluster may be held for the workload. It may not while the workload waits for
-// another check, without which it does not start, or components of its job for quota. The check of a trial
-// waits for copies of the workload, which the hold would keep from the cluster.
+// another check, without which it does not start, or components of its job for quota.
 func (s *Situation) mayHold() bool { return s.awaitedCheck() == "" && !s.lacksJobQuota() }
 
 // holdEvent is the event of a hold that begins; nil = none does.

@@ -10,16 +10,15 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 )
 
-// withTrial adds the check of a TrialPolicy.
-func withTrial(state kueue.CheckState) func(*Situation) {
+// withOtherCheck adds the check of another controller.
+func withOtherCheck(state kueue.CheckState) func(*Situation) {
 	return func(s *Situation) {
-		s.Workload.Status.AdmissionChecks = append(s.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "trial", State: state})
-		s.Checks.Trials = []string{"trial"}
+		s.Workload.Status.AdmissionChecks = append(s.Workload.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: state})
 	}
 }
 
 // A yield would reset the count of Kueue's retries, whose limit ends a workload that never becomes
-// ready. It would also end a trial in the middle, and a job is tried once.
+// ready. It would also begin the work of another check anew.
 func TestWorkloadsThatDoNotYield(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -28,8 +27,8 @@ func TestWorkloadsThatDoNotYield(t *testing.T) {
 	}{
 		{"no retries", func(*Situation) {}, true},
 		{"Kueue counts retries", func(s *Situation) { s.Workload.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
-		{"its trial lasts", withTrial(kueue.CheckStatePending), false},
-		{"its trial has ended", withTrial(kueue.CheckStateReady), true},
+		{"another check is Pending", withOtherCheck(kueue.CheckStatePending), false},
+		{"another check is Ready", withOtherCheck(kueue.CheckStateReady), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := situationWith(func(s *Situation) {

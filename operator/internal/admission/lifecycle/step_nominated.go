@@ -236,17 +236,15 @@ func (s *Situation) stepAwaitEviction() Step {
 //  1. The remote copy vanished while the job ran.
 //  2. Kueue evicts the workload but keeps its quota until a cluster admits another copy.
 //  3. MultiKueue creates a copy only after every other check is Ready and a cluster is nominated.
-//  4. The gate sets its check Ready, and those for trials, which try no evicted job. Then it
-//     nominates.
+//  4. The gate sets its check Ready. Then it nominates.
 func (s *Situation) stepRepairEviction() Step {
 	next := Step{RequeueAfter: timing.EvictionGrace}
-	ours := slices.Concat(s.Checks.Own, s.Checks.Trials)
-	if len(s.MultiKueue.Connected) == 0 || !kueuestate.OtherChecksReady(s.Workload, append(slices.Clone(ours), s.Checks.MultiKueue)...) {
+	if len(s.MultiKueue.Connected) == 0 || s.awaitedCheck() != "" {
 		return next
 	}
 	const message = "the remote copy is gone and the eviction can't complete without a nomination"
 	if !kueuestate.OtherChecksReady(s.Workload, s.Checks.MultiKueue) {
-		next.Writes = []Write{{Check: &CheckWrite{Names: ours, Decision: gate.Decision{State: gate.Ready, Reason: ReasonEvictionRepair, Message: message}}}}
+		next.Writes = []Write{{Check: &CheckWrite{Names: s.Checks.Own, Decision: gate.Decision{State: gate.Ready, Reason: ReasonEvictionRepair, Message: message}}}}
 		return next
 	}
 	if len(s.Workload.Status.NominatedClusterNames) > 0 {

@@ -167,7 +167,7 @@ func (c chance) observe(l *ledger.Ledger) *Situation {
 			s.Gate.Name, s.Gate.Known, s.Gate.Exists, s.Gate.Problem = "", false, false, ""
 		}
 		if !hasQuota && len(s.OutdatedChecks()) == 0 {
-			s.Checks, s.Gate.Name, s.MultiKueue.Config = Checks{}, "", ""
+			s.Checks, s.Gate.Name = kueuestate.Checks{}, ""
 		}
 		s.Room.View = l.View()
 	})

@@ -16,9 +16,9 @@ const NotPermitted = "is not in annotation " + kueuestate.ClusterNamesAnnotation
 func limitOfWorkers(s *Situation) string {
 	permitted, isRestricted := kueuestate.PermittedClusters(s.Workload)
 	if !isRestricted || s.Dispatch() == Local {
-		return s.MultiKueue.Config
+		return s.Checks.Config
 	}
-	return fmt.Sprintf("%s permits %q", s.MultiKueue.Config, permitted)
+	return fmt.Sprintf("%s permits %q", s.Checks.Config, permitted)
 }
 
 func excludeByWorkers(s *Situation, c *gate.Candidate) {
@@ -29,7 +29,7 @@ func excludeByWorkers(s *Situation, c *gate.Candidate) {
 		case !isMember && s.mayRequestClusters():
 			c.Outside = true
 		case !isMember:
-			c.Exclude(gate.RejectNotMember, s.MultiKueue.Config)
+			c.Exclude(gate.RejectNotMember, s.Checks.Config)
 		}
 	}
 	c.Outside = c.Outside || s.isLeaving(c.Name)

@@ -37,11 +37,11 @@ func (r *Reconciler) finishedRunOf(ctx context.Context, wl *kueue.Workload, fini
 	if isTrial(wl) {
 		return nil, nil
 	}
-	gate, own, multiKueue, err := r.gateOf(ctx, wl)
+	gate, checks, err := r.gateOf(ctx, wl)
 	if err != nil || gate == nil {
 		return nil, err
 	}
-	f := &finishedRun{gate: gate, uid: string(wl.UID), namespace: wl.Namespace, cluster: kueuestate.PlacedCluster(wl, own, multiKueue)}
+	f := &finishedRun{gate: gate, uid: string(wl.UID), namespace: wl.Namespace, cluster: kueuestate.PlacedCluster(wl, checks.Own, checks.MultiKueue)}
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	owner := kueuestate.JobOf(wl)
 	if kueuestate.ReplacedSlice(wl) != "" || f.cluster == "" || owner == nil || owner.Name == "" || admitted == nil || admitted.Status != metav1.ConditionTrue || finished.LastTransitionTime.Before(&admitted.LastTransitionTime) {
@@ -60,33 +60,22 @@ func isTrial(wl *kueue.Workload) bool {
 }
 
 // gateOf returns the first gate of the Workload, by the name of its check, that has the section
-// profiles. It also returns the names of the checks of all gates, and of MultiKueue's.
-func (r *Reconciler) gateOf(ctx context.Context, wl *kueue.Workload) (gate *v1alpha1.PlacementGate, own []string, multiKueue string, err error) {
-	gates := map[string]string{}
-	for _, entry := range wl.Status.AdmissionChecks {
-		check := &kueue.AdmissionCheck{}
-		if found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: string(entry.Name)}, check); err != nil {
-			return nil, nil, "", err
-		} else if !found {
-			continue
-		}
-		if name, ok := kueuestate.GateOf(check); ok {
-			own, gates[check.Name] = append(own, check.Name), name
-		}
-		if _, ok := kueuestate.MultiKueueConfigOf(check); ok {
-			multiKueue = check.Name
-		}
+// profiles, and the Workload's checks.
+func (r *Reconciler) gateOf(ctx context.Context, wl *kueue.Workload) (*v1alpha1.PlacementGate, kueuestate.Checks, error) {
+	find := func(name string) (*kueue.AdmissionCheck, error) { return hubstate.AdmissionCheck(ctx, r.client, name) }
+	checks, err := kueuestate.ChecksOf(wl, find)
+	if err != nil {
+		return nil, checks, err
 	}
-	slices.Sort(own)
-	for _, check := range own {
+	for _, check := range checks.Own {
 		candidate := &v1alpha1.PlacementGate{}
-		found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: gates[check]}, candidate)
+		found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: checks.Gates[check]}, candidate)
 		if err != nil {
-			return nil, nil, "", err
+			return nil, checks, err
 		}
 		if found && candidate.Spec.Profiles != nil {
-			return candidate, own, multiKueue, nil
+			return candidate, checks, nil
 		}
 	}
-	return nil, own, multiKueue, nil
+	return nil, checks, nil
 }

@@ -112,6 +112,15 @@ func (r *Reconciler) readDemand(ctx context.Context, policy *v1alpha1.ReclaimPol
 	return nil
 }
 
+// findCheck returns an AdmissionCheck; nil = it does not exist.
+func (q *queues) findCheck(name string) (*kueue.AdmissionCheck, error) {
+	i := slices.IndexFunc(q.checks, func(c kueue.AdmissionCheck) bool { return c.Name == name })
+	if i < 0 {
+		return nil, nil
+	}
+	return &q.checks[i], nil
+}
+
 // roomChecks returns the names of the checks of gates and of MultiKueue.
 func roomChecks(checks []kueue.AdmissionCheck) []string {
 	var names []string
@@ -134,18 +143,10 @@ func (r *Reconciler) readGroups(ctx context.Context) (map[string]string, error) 
 	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ClusterQueues: %w", err)
 	}
-	parents := map[kueue.CohortReference]kueue.CohortReference{}
-	for i := range cohorts.Items {
-		parents[kueue.CohortReference(cohorts.Items[i].Name)] = cohorts.Items[i].Spec.ParentName
-	}
+	parents := kueuestate.ParentCohorts(cohorts)
 	groups := map[string]string{}
 	for i := range list.Items {
-		q := &list.Items[i]
-		group := "queue " + q.Name
-		if q.Spec.CohortName != "" {
-			group = "cohort " + string(kueuestate.RootCohort(q.Spec.CohortName, parents))
-		}
-		groups[q.Name] = group
+		groups[list.Items[i].Name] = kueuestate.QuotaSource(&list.Items[i], parents)
 	}
 	return groups, nil
 }
@@ -163,33 +164,18 @@ func (r *Reconciler) locate(ctx context.Context, q *queues) error {
 	}
 	for _, c := range q.candidates {
 		wl := q.workloads[c.UID]
-		var own []string
-		multiKueue, config, foreign := "", "", ""
-		for i := range q.checks {
-			check := &q.checks[i]
-			if kueuestate.FindCheck(wl, check.Name) == nil {
-				continue
-			}
-			name, isMultiKueue := kueuestate.MultiKueueConfigOf(check)
-			_, isOwn := kueuestate.GateOf(check)
-			switch {
-			case isMultiKueue:
-				multiKueue, config = check.Name, name
-			case isOwn:
-				own = append(own, check.Name)
-			case check.Spec.ControllerName != v1alpha1.TrialControllerName:
-				foreign = check.Name
-			}
+		checks, err := kueuestate.ChecksOf(wl, q.findCheck)
+		if err != nil {
+			return err
 		}
-		slices.Sort(own)
-		c.Owner.Cluster = kueuestate.PlacedCluster(wl, own, multiKueue)
+		c.Owner.Cluster = kueuestate.PlacedCluster(wl, checks.Own, checks.MultiKueue)
 		problem := clusterProblem(members, c.Owner.Cluster)
-		if problem == "" && multiKueue != "" {
-			if problem, err = r.multiKueueProblem(ctx, config, c.Owner.Cluster, connections); err != nil {
+		if problem == "" && checks.MultiKueue != "" {
+			if problem, err = r.multiKueueProblem(ctx, checks.Config, c.Owner.Cluster, connections); err != nil {
 				return err
 			}
-			if problem == "" && foreign != "" {
-				problem = "its eviction completes only when check " + foreign + " is Ready again, which another controller decides"
+			if problem == "" && len(checks.Foreign) > 0 {
+				problem = "its eviction completes only when check " + checks.Foreign[0] + " is Ready again, which another controller decides"
 			}
 		}
 		if c.Protection == "" {

@@ -161,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	t := &trialRun{wl: wl}
-	if found && kueuestate.AcceptsCheckUpdate(wl) {
+	if found && (kueuestate.AcceptsCheckUpdate(wl) || kueuestate.IsBeingEvicted(wl)) {
 		if err := r.findCheck(ctx, t); err != nil {
 			return reconcile.Result{}, err
 		}

@@ -50,26 +50,29 @@ func (t *trialRun) next() trial.Step {
 }
 
 // findCheck sets the Pending check to decide. Only the first check for trials of a Workload tries the
-// job: the copies of two checks would have the same names.
+// job: the copies of two checks would have the same names. A job that is being evicted is not tried: its
+// eviction may have to wait until all checks are Ready.
 func (r *Reconciler) findCheck(ctx context.Context, t *trialRun) error {
-	first := ""
-	for i := range t.wl.Status.AdmissionChecks {
-		entry, check := &t.wl.Status.AdmissionChecks[i], &kueue.AdmissionCheck{}
-		found, err := hubstate.Find(ctx, r.client, client.ObjectKey{Name: string(entry.Name)}, check)
-		if err != nil {
-			return err
-		}
-		if !found || check.Spec.ControllerName != v1alpha1.TrialControllerName {
+	find := func(name string) (*kueue.AdmissionCheck, error) { return hubstate.AdmissionCheck(ctx, r.client, name) }
+	checks, err := kueuestate.ChecksOf(t.wl, find)
+	if err != nil {
+		return err
+	}
+	for _, name := range checks.Trials {
+		entry := kueuestate.FindCheck(t.wl, name)
+		if entry.State != kueue.CheckStatePending {
 			continue
 		}
-		if first == "" {
-			first = check.Name
+		check, err := find(name)
+		if err != nil || check == nil {
+			return err
 		}
-		if entry.State == kueue.CheckStatePending {
-			t.entry, t.policyName, t.exempt = entry, kueuestate.TrialPolicyOf(check), ""
-			if check.Name != first {
-				t.exempt = "no trial: check " + first + " decides whether the job is tried"
-			}
+		t.entry, t.policyName, t.exempt = entry, kueuestate.TrialPolicyOf(check), ""
+		switch {
+		case kueuestate.IsEvicted(t.wl):
+			t.exempt = "no trial: the job is being evicted"
+		case name != checks.Trials[0]:
+			t.exempt = "no trial: check " + checks.Trials[0] + " decides whether the job is tried"
 		}
 	}
 	return nil

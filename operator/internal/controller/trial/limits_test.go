@@ -50,6 +50,17 @@ func TestJobIsTriedOnce(t *testing.T) {
 	}
 }
 
+// An eviction of a job that MultiKueue sent may complete only when all checks are Ready.
+func TestEvictedJobPasses(t *testing.T) {
+	h := newHub(t)
+	h.settle()
+	h.change(func(wl *kueue.Workload) {
+		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted"})
+	})
+	h.settle()
+	h.wantPassed("no trial: the job is being evicted")
+}
+
 // What fails during a trial is repeated, and never keeps the job beyond the limit.
 func TestFailuresDoNotExtendTheLimit(t *testing.T) {
 	for _, tc := range []struct {

@@ -43,7 +43,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 	if len(s.Checks.Own) > 0 {
 		e.State, e.Message = string(s.Check().State), s.Check().Message
 	}
-	snapshot := gate.Snapshot{Workload: s.Workload, Own: s.Checks.Own, MultiKueue: s.Checks.MultiKueue, Config: s.MultiKueue.Config, Connected: s.MultiKueue.Connected,
+	snapshot := gate.Snapshot{Workload: s.Workload, Own: s.Checks.Own, MultiKueue: s.Checks.MultiKueue, Config: s.Checks.Config, Connected: s.MultiKueue.Connected,
 		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.engine.Nominates}
 	switch {
 	case !r.isLeader():

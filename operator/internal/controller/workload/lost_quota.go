@@ -6,6 +6,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 )
 
@@ -19,14 +20,9 @@ func (r *Reconciler) observeLostQuota(ctx context.Context, s *lifecycle.Situatio
 		return err
 	}
 	if len(s.OutdatedChecks()) == 0 {
-		forgetChecks(s)
+		s.Checks, s.Gate.Name = kueuestate.Checks{}, ""
 	}
 	return nil
 }
 
 func isReady(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStateReady }
-
-// forgetChecks removes what observeChecks added.
-func forgetChecks(s *lifecycle.Situation) {
-	s.Checks, s.Gate.Name, s.MultiKueue.Config = lifecycle.Checks{}, "", ""
-}

@@ -17,6 +17,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
 )
 
@@ -80,30 +81,10 @@ func (r *Reconciler) observeWorkload(ctx context.Context, s *lifecycle.Situation
 }
 
 func (r *Reconciler) observeChecks(ctx context.Context, s *lifecycle.Situation) error {
-	forgetChecks(s)
-	gates := map[string]string{}
-	for _, entry := range s.Workload.Status.AdmissionChecks {
-		check := &kueue.AdmissionCheck{}
-		if err := r.client.Get(ctx, client.ObjectKey{Name: string(entry.Name)}, check); apierrors.IsNotFound(err) {
-			continue // Kueue removes the entry of a deleted check
-		} else if err != nil {
-			return err
-		}
-		if name, ok := kueuestate.GateOf(check); ok {
-			s.Checks.Own, gates[check.Name] = append(s.Checks.Own, check.Name), name
-		}
-		if check.Spec.ControllerName == v1alpha1.TrialControllerName {
-			s.Checks.Trials = append(s.Checks.Trials, check.Name)
-		}
-		if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
-			s.Checks.MultiKueue, s.MultiKueue.Config = check.Name, name
-		}
-	}
-	slices.Sort(s.Checks.Own)
-	if len(s.Checks.Own) > 0 {
-		s.Gate.Name = gates[s.Checks.Own[0]]
-	}
-	return nil
+	find := func(name string) (*kueue.AdmissionCheck, error) { return hubstate.AdmissionCheck(ctx, r.client, name) }
+	checks, err := kueuestate.ChecksOf(s.Workload, find)
+	s.Checks, s.Gate.Name = checks, checks.Gate()
+	return err
 }
 
 // observeFlavors reads the flavors that Kueue assigned. A flavor that does not exist has no
@@ -127,7 +108,7 @@ func (r *Reconciler) observeFlavors(ctx context.Context, s *lifecycle.Situation)
 func (r *Reconciler) observeWorkers(ctx context.Context, s *lifecycle.Situation) error {
 	s.MultiKueue.ConnectedSince, s.MultiKueue.Disconnected = map[string]time.Time{}, map[string]string{}
 	config := &kueue.MultiKueueConfig{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: s.MultiKueue.Config}, config); err != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: s.Checks.Config}, config); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	for _, name := range config.Spec.Clusters {
@@ -169,8 +150,8 @@ func (r *Reconciler) observeGate(ctx context.Context, s *lifecycle.Situation) er
 		s.Gate.Exists, s.Gate.Gate = err == nil, registry.Gate{Name: name, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
 		return nil
 	}
-	if mk := s.Gate.Spec.MultiKueue; s.Gate.Problem == "" && mk != nil && s.Dispatch() != lifecycle.Local && mk.ConfigName != s.MultiKueue.Config {
-		s.Gate.Problem = fmt.Sprintf("admission check %s uses MultiKueueConfig %s but the gate maintains %s; name the same in both", s.Checks.MultiKueue, s.MultiKueue.Config, mk.ConfigName)
+	if mk := s.Gate.Spec.MultiKueue; s.Gate.Problem == "" && mk != nil && s.Dispatch() != lifecycle.Local && mk.ConfigName != s.Checks.Config {
+		s.Gate.Problem = fmt.Sprintf("admission check %s uses MultiKueueConfig %s but the gate maintains %s; name the same in both", s.Checks.MultiKueue, s.Checks.Config, mk.ConfigName)
 	}
 	return nil
 }

@@ -56,10 +56,7 @@ func (p *pendingWorkloads) list(ctx context.Context, c client.Reader) error {
 	parents := kueuestate.ParentCohorts(cohorts)
 	for i := range queues.Items {
 		q := &queues.Items[i]
-		quota := "queue " + q.Name
-		if q.Spec.CohortName != "" {
-			quota = "cohort " + string(kueuestate.RootCohort(q.Spec.CohortName, parents))
-		}
+		quota := kueuestate.QuotaSource(q, parents)
 		p.quotaOf[kueue.ClusterQueueReference(q.Name)] = quota
 		givesQuota[kueue.ClusterQueueReference(q.Name)] = kueuestate.NoQuotaReason(q) == ""
 		if p.byQuota[quota] == nil {

@@ -13,6 +13,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
@@ -153,7 +154,7 @@ func TestWaitingWorkloadsShareOneList(t *testing.T) {
 		for i := range 100 {
 			wl := fixture.PendingWorkload(b.now().Add(-waited))
 			wl.UID = types.UID(fmt.Sprint("big-", i))
-			s := &lifecycle.Situation{Key: b.key, Workload: wl, Now: b.now(), Checks: lifecycle.Checks{Own: []string{"plimsoll"}}, Gate: lifecycle.Gate{Gate: yielding, Known: true}}
+			s := &lifecycle.Situation{Key: b.key, Workload: wl, Now: b.now(), Checks: kueuestate.Checks{Own: []string{"plimsoll"}}, Gate: lifecycle.Gate{Gate: yielding, Known: true}}
 			s, err := b.Measure(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)

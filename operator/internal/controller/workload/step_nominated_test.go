@@ -243,22 +243,21 @@ func TestStuckEvictionIsRepaired(t *testing.T) {
 	}
 }
 
-// An evicted job is not tried, so its check for trials would stay Pending, and MultiKueue would create
-// no copy. The checks of others are left alone, and the repair waits for them.
+// The checks of other controllers are left alone, and the repair waits for them.
 func TestStuckEvictionWithFurtherChecks(t *testing.T) {
-	for check, want := range map[string]kueue.CheckState{"trial": kueue.CheckStateReady, "budget": kueue.CheckStatePending} {
-		t.Run(check, func(t *testing.T) {
+	for _, state := range []kueue.CheckState{kueue.CheckStatePending, kueue.CheckStateReady} {
+		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
-			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(check), State: kueue.CheckStatePending})
+			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "budget", State: state})
 			fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
 			b.create(wl)
 			b.clock.add(fixture.StuckAfter)
 			b.reconcile()
 			b.reconcile()
 			wl = b.workload()
-			if got := kueuestate.FindCheck(wl, check).State; got != want || (len(wl.Status.NominatedClusterNames) > 0) != (want == kueue.CheckStateReady) {
-				t.Errorf("check %s is %s, nominated %v", check, got, wl.Status.NominatedClusterNames)
+			if got := kueuestate.FindCheck(wl, "budget").State; got != state || (len(wl.Status.NominatedClusterNames) > 0) != (state == kueue.CheckStateReady) {
+				t.Errorf("check budget is %s, nominated %v", got, wl.Status.NominatedClusterNames)
 			}
 		})
 	}
