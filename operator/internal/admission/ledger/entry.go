@@ -41,6 +41,18 @@ type Entry struct {
 	// EndedAt is when the workload lost its quota or was deleted before samples showed its
 	// pods. The worker may still run its copy for a moment. Zero means not ended.
 	EndedAt time.Time `json:"endedAt,omitzero"`
+	// QuotaOnly: samples show its devices, so that it counts against the quota of its ClusterQueue only.
+	QuotaOnly bool `json:"-"`
+}
+
+// isCurrent reports whether the entry reserves devices for the workload's current attempt. The zero Entry does not.
+func (e Entry) isCurrent() bool { return e.UID != "" && e.EndedAt.IsZero() && !e.QuotaOnly }
+
+// reserves reports what of the entry samples of these times do not show yet. A time of quota does not speak for
+// decisions that have none.
+func (e Entry) reserves(at SampleTimes, settle time.Duration) (devices, quota bool) {
+	isQuotaMeasured := e.isQuotaMeasured(at, settle) && e.isQuotaMeasured(SampleTimes{Devices: at.Devices}, settle)
+	return !e.QuotaOnly && !e.isMeasured(at.Devices, settle), !isQuotaMeasured
 }
 
 // Devices returns the number of devices that the entry reserves.

@@ -23,7 +23,7 @@ type Holders map[string]map[Owner]int64
 // awaitsHolders reports whether the exporter can show something about the entry that is not
 // known yet.
 func (e Entry) awaitsHolders() bool {
-	return len(e.Owners) > 0 && !e.AdmittedAt.IsZero() && e.PodsReadyAt.IsZero() && e.HeldPods < e.Pods()
+	return e.isCurrent() && len(e.Owners) > 0 && !e.AdmittedAt.IsZero() && e.PodsReadyAt.IsZero() && e.HeldPods < e.Pods()
 }
 
 // AwaitedHolders returns the owners of admitted pods that the exporter has not shown yet, sorted.
@@ -31,14 +31,12 @@ func (l *Ledger) AwaitedHolders() []Owner {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	owners := map[Owner]bool{}
-	for _, byCluster := range l.current {
-		for _, e := range byCluster {
-			if !e.awaitsHolders() {
-				continue
-			}
-			for _, owner := range e.Owners {
-				owners[owner] = true
-			}
+	for e := range l.all() {
+		if !e.awaitsHolders() {
+			continue
+		}
+		for _, owner := range e.Owners {
+			owners[owner] = true
 		}
 	}
 	return slices.SortedFunc(maps.Keys(owners), func(a, b Owner) int {
@@ -53,23 +51,20 @@ func (l *Ledger) AwaitedHolders() []Owner {
 func (l *Ledger) MarkHeld(holders Holders, queriedAt time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for uid, byCluster := range l.current {
-		for cluster, e := range byCluster {
-			held, isReported := holders[cluster]
-			if !e.awaitsHolders() || !isReported || queriedAt.Before(e.AdmittedAt.Add(l.Settle)) {
-				continue
-			}
-			var pods int64
-			for _, owner := range e.Owners {
-				pods += held[owner]
-			}
-			if e.ReportsHolders && pods <= e.HeldPods {
-				continue
-			}
-			e.ReportsHolders, e.HeldPods, e.HeldAt = true, pods, queriedAt
-			l.current[uid][cluster] = e
-			l.invalidate()
+	for e := range l.all() {
+		held, isReported := holders[e.Cluster]
+		if !e.awaitsHolders() || !isReported || queriedAt.Before(e.AdmittedAt.Add(l.Settle)) {
+			continue
 		}
+		var pods int64
+		for _, owner := range e.Owners {
+			pods += held[owner]
+		}
+		if e.ReportsHolders && pods <= e.HeldPods {
+			continue
+		}
+		e.ReportsHolders, e.HeldPods, e.HeldAt = true, pods, queriedAt
+		l.put(e)
 	}
 }
 

@@ -31,14 +31,8 @@ type Ledger struct {
 	mu sync.Mutex
 	// generation increases with every change. Commit compares it with the view's.
 	generation uint64
-	// current holds the reservations of each workload's current attempt.
-	current entrySet
-	// ended holds reservations of attempts that ended before samples showed them. The
-	// workload's next attempt does not replace these.
-	ended entrySet
-	// shown holds entries that left current because samples show their devices, until samples show
-	// their quota as well. They count against the quota of their ClusterQueue only.
-	shown   entrySet
+	// entries by workload UID and cluster.
+	entries map[string]map[string]Entry
 	credits []Credit
 	// running workloads by UID, and by cluster; the latter is nil after a change.
 	running          map[string]Running
@@ -49,27 +43,27 @@ type Ledger struct {
 	view *View
 }
 
-// entrySet holds entries by workload UID and cluster.
-type entrySet map[string]map[string]Entry
-
-func (s entrySet) put(e Entry) {
-	if s[e.UID] == nil {
-		s[e.UID] = map[string]Entry{}
+// put adds or replaces an entry.
+func (l *Ledger) put(e Entry) {
+	if l.entries[e.UID] == nil {
+		l.entries[e.UID] = map[string]Entry{}
 	}
-	s[e.UID][e.Cluster] = e
+	l.entries[e.UID][e.Cluster] = e
+	l.invalidate()
 }
 
-func (s entrySet) remove(uid, cluster string) {
-	delete(s[uid], cluster)
-	if len(s[uid]) == 0 {
-		delete(s, uid)
+func (l *Ledger) remove(e Entry) {
+	delete(l.entries[e.UID], e.Cluster)
+	if len(l.entries[e.UID]) == 0 {
+		delete(l.entries, e.UID)
 	}
+	l.invalidate()
 }
 
-// all returns the entries. The loop may remove the current one.
-func (s entrySet) all() iter.Seq[Entry] {
+// all returns the entries. The loop may remove or replace the current one.
+func (l *Ledger) all() iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		for _, byCluster := range s {
+		for _, byCluster := range l.entries {
 			for _, e := range byCluster {
 				if !yield(e) {
 					return
@@ -79,18 +73,14 @@ func (s entrySet) all() iter.Seq[Entry] {
 	}
 }
 
-// addTo adds the entries by cluster.
-func (s entrySet) addTo(entries map[string][]Entry) {
-	for _, byCluster := range s {
-		for cluster, e := range byCluster {
-			entries[cluster] = append(entries[cluster], e)
-		}
-	}
+// currentOf returns the entries of a workload's current attempt.
+func (l *Ledger) currentOf(uid string) []Entry {
+	return slices.DeleteFunc(slices.Collect(maps.Values(l.entries[uid])), func(e Entry) bool { return !e.isCurrent() })
 }
 
 // New returns an empty ledger. See the fields Settle and TTL.
 func New(settle, ttl time.Duration) *Ledger {
-	return &Ledger{Settle: settle, TTL: ttl, current: entrySet{}, ended: entrySet{}, shown: entrySet{}, running: map[string]Running{}}
+	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, running: map[string]Running{}}
 }
 
 // View returns an immutable copy of the ledger.
@@ -98,11 +88,11 @@ func (l *Ledger) View() View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.view == nil {
-		v := View{generation: l.generation, settle: l.Settle, byCluster: map[string][]Entry{}, shown: map[string][]Entry{},
+		v := View{generation: l.generation, settle: l.Settle, byCluster: map[string][]Entry{},
 			credits: map[string][]Credit{}, running: l.groupRunning(), holds: l.holds}
-		l.current.addTo(v.byCluster)
-		l.ended.addTo(v.byCluster)
-		l.shown.addTo(v.shown)
+		for e := range l.all() {
+			v.byCluster[e.Cluster] = append(v.byCluster[e.Cluster], e)
+		}
 		for _, c := range l.credits {
 			v.credits[c.Cluster] = append(v.credits[c.Cluster], c)
 		}
@@ -117,7 +107,9 @@ func (l *Ledger) DevicesByCluster() map[string]int64 {
 	devices := map[string]int64{}
 	for cluster, entries := range l.View().byCluster {
 		for _, e := range entries {
-			devices[cluster] += e.Devices()
+			if !e.QuotaOnly {
+				devices[cluster] += e.Devices()
+			}
 		}
 	}
 	return devices
@@ -127,11 +119,13 @@ func (l *Ledger) DevicesByCluster() map[string]int64 {
 func (l *Ledger) Reserved(uid string) ([]string, []shape.PodSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var clusters []string
 	var podSets []shape.PodSet
-	for _, e := range l.current[uid] {
-		podSets = e.PodSets
+	for _, e := range l.currentOf(uid) {
+		clusters, podSets = append(clusters, e.Cluster), e.PodSets
 	}
-	return slices.Sorted(maps.Keys(l.current[uid])), podSets
+	slices.Sort(clusters)
+	return clusters, podSets
 }
 
 // OldestByCluster returns the time of the oldest reservation per cluster. Reservations of components that
@@ -140,7 +134,7 @@ func (l *Ledger) OldestByCluster() map[string]time.Time {
 	oldest := map[string]time.Time{}
 	for cluster, entries := range l.View().byCluster {
 		for _, e := range entries {
-			if at, ok := oldest[cluster]; e.DecidedBy == "" && (!ok || e.DebitedAt.Before(at)) {
+			if at, ok := oldest[cluster]; !e.QuotaOnly && e.DecidedBy == "" && (!ok || e.DebitedAt.Before(at)) {
 				oldest[cluster] = e.DebitedAt
 			}
 		}
@@ -180,23 +174,19 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry, hold
 // resize gives an existing entry the pods of a later decision, which may have seen other quota on the
 // cluster. What the cluster has admitted does not change any more.
 func (l *Ledger) resize(e Entry) {
-	old, exists := l.current[e.UID][e.Cluster]
-	if !exists || !old.AdmittedAt.IsZero() || old.DecidedBy != e.DecidedBy || len(e.PodSets) == 0 || reflect.DeepEqual(old.PodSets, e.PodSets) {
+	old := l.entries[e.UID][e.Cluster]
+	if !old.isCurrent() || !old.AdmittedAt.IsZero() || old.DecidedBy != e.DecidedBy || len(e.PodSets) == 0 || reflect.DeepEqual(old.PodSets, e.PodSets) {
 		return
 	}
 	old.PodSets = e.PodSets
-	l.current.put(old)
-	l.invalidate()
+	l.put(old)
 }
 
-// drop removes the current entries that isDropped selects.
+// drop removes the entries of current attempts that isDropped selects.
 func (l *Ledger) drop(isDropped func(Entry) bool) {
-	for uid, byCluster := range l.current {
-		for cluster, e := range byCluster {
-			if isDropped(e) {
-				l.current.remove(uid, cluster)
-				l.invalidate()
-			}
+	for e := range l.all() {
+		if e.isCurrent() && isDropped(e) {
+			l.remove(e)
 		}
 	}
 }
@@ -210,14 +200,11 @@ func (l *Ledger) Debit(e Entry) {
 }
 
 func (l *Ledger) debit(e Entry) {
-	old, exists := l.current[e.UID][e.Cluster]
-	if isOwn := e.DecidedBy == "" && old.DecidedBy != ""; exists && !isOwn || len(e.PodSets) == 0 {
+	old := l.entries[e.UID][e.Cluster]
+	if isOwn := e.DecidedBy == "" && old.DecidedBy != ""; old.isCurrent() && !isOwn || len(e.PodSets) == 0 {
 		return
 	}
-	l.current.put(e)
-	l.ended.remove(e.UID, e.Cluster)
-	l.shown.remove(e.UID, e.Cluster)
-	l.invalidate()
+	l.put(e)
 }
 
 // invalidate must follow every change of entries or credits.
@@ -233,15 +220,16 @@ func (l *Ledger) invalidate() {
 func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, reportsPodsReady bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, ok := l.current[uid][cluster]
-	if !ok || !e.AdmittedAt.IsZero() {
+	e := l.entries[uid][cluster]
+	if !e.isCurrent() || !e.AdmittedAt.IsZero() {
 		return false
 	}
 	e.AdmittedAt, e.ReportsPodsReady = at, reportsPodsReady
 	e.DecidedBy = "" // the worker has the workload, whatever becomes of the primary component
-	l.current[uid] = map[string]Entry{cluster: e}
-	l.drop(func(other Entry) bool { return other.isDecidedBy(uid) && other.Cluster != cluster })
-	l.invalidate()
+	l.put(e)
+	l.drop(func(other Entry) bool {
+		return (other.UID == uid || other.isDecidedBy(uid)) && other.Cluster != cluster
+	})
 	return true
 }
 
@@ -250,11 +238,10 @@ func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, reportsPodsRead
 func (l *Ledger) MarkPodsReady(uid string, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for cluster, e := range l.current[uid] {
+	for _, e := range l.currentOf(uid) {
 		if !e.AdmittedAt.IsZero() && e.PodsReadyAt.IsZero() {
 			e.PodsReadyAt = since
-			l.current[uid][cluster] = e
-			l.invalidate()
+			l.put(e)
 			return true
 		}
 	}
@@ -268,10 +255,11 @@ func (l *Ledger) MarkPodsReady(uid string, since time.Time) bool {
 func (l *Ledger) MarkEnded(uid string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	entries := l.release(uid)
+	l.release(uid)
+	entries := l.currentOf(uid)
 	for _, e := range entries {
 		e.EndedAt = now
-		l.ended.put(e)
+		l.put(e)
 	}
 	return len(entries) > 0
 }
@@ -281,23 +269,20 @@ func (l *Ledger) MarkEnded(uid string, now time.Time) bool {
 func (l *Ledger) Release(uid string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.shown[uid]) > 0 {
-		delete(l.shown, uid)
-		l.invalidate()
+	l.release(uid)
+	entries := l.currentOf(uid)
+	for _, e := range l.entries[uid] {
+		if e.EndedAt.IsZero() || e.QuotaOnly {
+			l.remove(e)
+		}
 	}
-	return len(l.release(uid)) > 0
+	return len(entries) > 0
 }
 
-func (l *Ledger) release(uid string) map[string]Entry {
+func (l *Ledger) release(uid string) {
 	l.setHold(uid, nil)
 	l.removeRunning(uid)
 	l.drop(func(e Entry) bool { return e.isDecidedBy(uid) })
-	entries := l.current[uid]
-	if len(entries) > 0 {
-		delete(l.current, uid)
-		l.invalidate()
-	}
-	return entries
 }
 
 // Credit adds the devices of a finished workload. They count in ranking only.
@@ -308,50 +293,43 @@ func (l *Ledger) Credit(c Credit) {
 	l.invalidate()
 }
 
-// followsRunning reports whether the entry is of a component that waits while its cluster runs the
-// primary component of its job. The entry ends with that component or with the workload's attempt.
-func (l *Ledger) followsRunning(e Entry) bool {
-	primary, isRunning := l.running[e.DecidedBy]
-	return isRunning && primary.Cluster == e.Cluster && e.EndedAt.IsZero()
-}
-
-// Expire drops entries and credits that samples show or that are older than TTL, but for those of
-// components that follow a running one. times are, per cluster,
-// those of the oldest samples that a decision may still use. A time of quota does not speak for
-// decisions that have none. Expire returns the number of entries that reserve no devices any more.
+// Expire drops the entries that are over, and credits that samples show or that are older than TTL. An entry is
+// over when samples show its devices and its quota, or when it is older than TTL, unless it is of a component that
+// waits while its cluster runs the primary one. times are, per cluster, those of the oldest samples that a decision
+// may still use. Expire returns the number of entries that reserve no devices any more.
 func (l *Ledger) Expire(times map[string]SampleTimes, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	dropped, changed := 0, false
-	isQuotaMeasured := func(e Entry) bool {
-		at := times[e.Cluster]
-		return e.isQuotaMeasured(at, l.Settle) && e.isQuotaMeasured(SampleTimes{Devices: at.Devices}, l.Settle)
-	}
-	for e := range l.shown.all() {
-		if isQuotaMeasured(e) || now.Sub(e.DebitedAt) > l.TTL {
-			l.shown.remove(e.UID, e.Cluster)
-			changed = true
+	dropped := 0
+	for e := range l.all() {
+		reservesDevices, reservesQuota := e.reserves(times[e.Cluster], l.Settle)
+		if now.Sub(e.DebitedAt) > l.TTL && !l.followsRunning(e) {
+			reservesDevices, reservesQuota = false, false
 		}
-	}
-	for _, set := range []entrySet{l.current, l.ended} {
-		for e := range set.all() {
-			isExpired := now.Sub(e.DebitedAt) > l.TTL && !l.followsRunning(e)
-			if !isExpired && !e.isMeasured(times[e.Cluster].Devices, l.Settle) {
-				continue
-			}
-			set.remove(e.UID, e.Cluster)
+		if !reservesDevices && !e.QuotaOnly {
 			dropped++
-			if !isExpired && !isQuotaMeasured(e) {
-				l.shown.put(e)
-			}
+		}
+		switch {
+		case !reservesDevices && !reservesQuota:
+			l.remove(e)
+		case !reservesDevices && !e.QuotaOnly:
+			e.QuotaOnly = true
+			l.put(e)
 		}
 	}
 	credits := slices.DeleteFunc(slices.Clone(l.credits), func(c Credit) bool {
 		return now.Sub(c.FinishedAt) > l.TTL || times[c.Cluster].Devices.After(c.FinishedAt.Add(l.Settle))
 	})
-	if changed || dropped > 0 || len(credits) != len(l.credits) {
+	if len(credits) != len(l.credits) {
 		l.credits = credits
 		l.invalidate()
 	}
 	return dropped
+}
+
+// followsRunning reports whether the entry is of a component that waits while its cluster runs the
+// primary component of its job. The entry ends with that component or with the workload's attempt.
+func (l *Ledger) followsRunning(e Entry) bool {
+	primary, isRunning := l.running[e.DecidedBy]
+	return isRunning && primary.Cluster == e.Cluster && e.EndedAt.IsZero()
 }

@@ -23,11 +23,9 @@ type View struct {
 	generation uint64
 	settle     time.Duration
 	byCluster  map[string][]Entry
-	// shown are the entries of Ledger.shown by cluster.
-	shown   map[string][]Entry
-	credits map[string][]Credit
-	running map[string][]Running
-	holds   []Hold
+	credits    map[string][]Credit
+	running    map[string][]Running
+	holds      []Hold
 }
 
 // Without returns the view without the entries of some workloads. Commit accepts it like v.
@@ -35,20 +33,17 @@ func (v View) Without(uids []string) View {
 	if len(uids) == 0 {
 		return v
 	}
-	without := func(all map[string][]Entry) map[string][]Entry {
-		byCluster := map[string][]Entry{}
-		for cluster, entries := range all {
-			byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return slices.Contains(uids, e.UID) })
-		}
-		return byCluster
+	byCluster := map[string][]Entry{}
+	for cluster, entries := range v.byCluster {
+		byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return slices.Contains(uids, e.UID) })
 	}
-	v.byCluster, v.shown = without(v.byCluster), without(v.shown)
+	v.byCluster = byCluster
 	return v
 }
 
 // Reserves reports whether the workload has a reservation of its current attempt on the cluster.
 func (v View) Reserves(uid, cluster string) bool {
-	return slices.ContainsFunc(v.byCluster[cluster], func(e Entry) bool { return e.UID == uid && e.EndedAt.IsZero() })
+	return slices.ContainsFunc(v.byCluster[cluster], func(e Entry) bool { return e.UID == uid && e.isCurrent() })
 }
 
 // Entries returns the cluster's entries that its samples do not show yet, in no
@@ -60,7 +55,7 @@ func (v View) Entries(cluster string, sampledAt time.Time) []Entry {
 func (v View) unmeasured(cluster string, sampledAt time.Time) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for _, e := range v.byCluster[cluster] {
-			if rest, isMeasured := e.unmeasured(sampledAt, v.settle); !isMeasured && !yield(rest) {
+			if rest, isMeasured := e.unmeasured(sampledAt, v.settle); !e.QuotaOnly && !isMeasured && !yield(rest) {
 				return
 			}
 		}
@@ -95,11 +90,9 @@ func (v View) Devices(cluster string, sampledAt time.Time, uid string, p shape.P
 // ClusterQueues, use on the cluster and that its samples still show as unreserved.
 func (v View) QuotaOf(queues []string, cluster string, at SampleTimes, uid string, p shape.PodSet) int64 {
 	var n int64
-	for _, entries := range [][]Entry{v.byCluster[cluster], v.shown[cluster]} {
-		for _, e := range entries {
-			if e.UID != uid && slices.Contains(queues, e.ClusterQueue) && !e.isQuotaMeasured(at, v.settle) {
-				n += SharedDevices(e.PodSets, p)
-			}
+	for _, e := range v.byCluster[cluster] {
+		if e.UID != uid && slices.Contains(queues, e.ClusterQueue) && !e.isQuotaMeasured(at, v.settle) {
+			n += SharedDevices(e.PodSets, p)
 		}
 	}
 	return n
