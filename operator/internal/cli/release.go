@@ -229,7 +229,7 @@ func findUsedClusters(ctx context.Context, c client.Client) (map[string]bool, er
 			return nil, fmt.Errorf("the clusters that workload %s is being evicted from are not known: %w; repeat the command when the eviction is complete",
 				client.ObjectKeyFromObject(wl), err)
 		}
-		for _, cluster := range record.EverNominated {
+		for _, cluster := range record.Sent() {
 			used[cluster] = true
 		}
 	}

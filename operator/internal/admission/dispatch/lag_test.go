@@ -74,8 +74,7 @@ func TestStageCountsFromTheCopy(t *testing.T) {
 	}{
 		{"no copy yet", Record{NominatedAt: t0}, 90, StageWait, 40 * time.Second},
 		{"widening is due", Record{NominatedAt: t0}, 130, StageWiden, 30 * time.Second},
-		{"no copy of the widening yet", Record{NominatedAt: t0, WidenedAt: after(131)}, 150, StageWait, 10 * time.Second},
-		{"healing is due", Record{NominatedAt: t0}, 160, StageHeal, 60 * time.Second},
+		{"no copy of the widening yet", Record{NominatedAt: t0, WidenedAt: after(131)}, 150, StageWait, 70 * time.Second},
 		{"all clusters are due", Record{NominatedAt: t0}, 220, StageAll, 60 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -38,8 +38,8 @@ type Record struct {
 	NominatedAt time.Time `json:"nominatedAt,omitzero"`
 	// Nominated are the clusters nominated in the current attempt.
 	Nominated []string `json:"nominated,omitempty"`
-	// EverNominated are the clusters nominated in any attempt.
-	EverNominated []string `json:"everNominated,omitempty"`
+	// Preferences are the clusters that any attempt was sent to, and those that the workload avoids.
+	Preferences []Preference `json:"preferences,omitempty"`
 	// WidenedAt is when the current attempt's nomination was last widened. Zero means never.
 	WidenedAt time.Time `json:"widenedAt,omitzero"`
 	// UnplacedSince is since when complete metrics prove that no cluster has room. Zero means
@@ -76,10 +76,6 @@ type Reclaim struct {
 	PauseUntil time.Time `json:"pauseUntil"`
 	// Cause of the return, for users.
 	Cause string `json:"cause"`
-	// From is the cluster that a moved workload left, and For the waiting workload, as
-	// namespace/name, that it left the cluster for. Empty if its devices were idle.
-	From string `json:"from,omitempty"`
-	For  string `json:"for,omitempty"`
 }
 
 // Decode returns the record in a workload's annotations. Without the annotation it returns
@@ -101,15 +97,15 @@ func Decode(annotations map[string]string) (Record, error) {
 		}
 	}
 	r.Reason = printable(r.Reason)
-	for _, list := range [][]string{r.Nominated, r.EverNominated} {
-		for i := range list {
-			list[i] = printable(list[i])
-		}
+	for i := range r.Nominated {
+		r.Nominated[i] = printable(r.Nominated[i])
+	}
+	for i := range r.Preferences {
+		p := &r.Preferences[i]
+		p.Cluster, p.Why = printable(p.Cluster), printable(p.Why)
 	}
 	if r.Reclaimed != nil {
-		for _, text := range []*string{&r.Reclaimed.Policy, &r.Reclaimed.Cause, &r.Reclaimed.From, &r.Reclaimed.For} {
-			*text = printable(*text)
-		}
+		r.Reclaimed.Policy, r.Reclaimed.Cause = printable(r.Reclaimed.Policy), printable(r.Reclaimed.Cause)
 	}
 	return r, nil
 }
@@ -177,7 +173,7 @@ func (r Record) Begin(clusters []string, reserved time.Time, reason string, now 
 		QuotaReservedAt: timestamp(reserved),
 		NominatedAt:     timestamp(now),
 		Nominated:       slices.Clone(clusters),
-		EverNominated:   union(r.EverNominated, clusters),
+		Preferences:     active(r.withSent(clusters), now),
 		LastYield:       r.LastYield,
 		SleepsUntil:     r.SleepsUntil,
 		Reclaimed:       r.Reclaimed,
@@ -196,7 +192,7 @@ func (r Record) BeginRepair(clusters []string, reserved time.Time, reason string
 func (r Record) Widen(clusters []string, reason string, now time.Time) Record {
 	r.WidenedAt, r.Reason = timestamp(now), reason
 	r.Nominated = slices.Clone(clusters)
-	r.EverNominated = union(r.EverNominated, clusters)
+	r.Preferences = r.withSent(clusters)
 	return r
 }
 
@@ -221,7 +217,7 @@ func (r Record) Adopt(nominated []string, reserved, now time.Time) Record {
 		return r.Begin(nominated, reserved, reason, now)
 	}
 	r.Nominated, r.Reason = slices.Clone(nominated), reason
-	r.EverNominated = union(r.EverNominated, nominated)
+	r.Preferences = r.withSent(nominated)
 	return r
 }
 
@@ -265,28 +261,6 @@ func (r Record) Reclaim(policy, cause string, gracePeriod time.Duration, now tim
 	r.Reclaimed = &Reclaim{Policy: policy, At: at, PauseUntil: until, Cause: cause}
 	r.Reason, r.SleepsUntil = ReasonReclaimed, until
 	return r
-}
-
-// Move records, after Reclaim, that the workload left a cluster for a waiting workload.
-func (r Record) Move(from, forWorkload string) Record {
-	moved := *r.Reclaimed
-	moved.From, moved.For = from, forWorkload
-	r.Reclaimed = &moved
-	return r
-}
-
-// LeftCluster returns the cluster that the workload left for a waiting one, and that one. The workload
-// does not return there for timing.MoveAvoidance after its pause: the waiting one starts when the pods
-// have ended. Users may write the record, so that a time in the future does not count. Empty means none.
-func (r Record) LeftCluster(now time.Time) (cluster, forWorkload string) {
-	if r.Reclaimed == nil || r.Reclaimed.From == "" {
-		return "", ""
-	}
-	pause := min(r.Reclaimed.PauseUntil.Sub(r.Reclaimed.At), timing.MaxReclaimPause)
-	if since := now.Sub(r.Reclaimed.At); since < -timing.MaxClockSkew || since >= timing.MoveAvoidance+max(pause, 0) {
-		return "", ""
-	}
-	return r.Reclaimed.From, r.Reclaimed.For
 }
 
 // IsReclaimed reports whether the workload is deactivated because a policy reclaimed it.

@@ -206,11 +206,11 @@ func TestYieldPauseDoublesUpToItsMaximum(t *testing.T) {
 	}
 }
 
-func TestBeginKeepsOnlyEverNominated(t *testing.T) {
+func TestBeginKeepsOnlyPreferences(t *testing.T) {
 	r := Record{}.Begin([]string{"cluster2"}, t0, "room", t0).
 		Widen([]string{"cluster2", "cluster1"}, "late", after(30)).
 		Begin([]string{"cluster3"}, t0, "again", after(7200))
-	want := Record{Attempt: 2, QuotaReservedAt: t0, NominatedAt: after(7200), Nominated: []string{"cluster3"}, EverNominated: []string{"cluster2", "cluster1", "cluster3"}, Reason: "again"}
+	want := Record{Attempt: 2, QuotaReservedAt: t0, NominatedAt: after(7200), Nominated: []string{"cluster3"}, Preferences: []Preference{{Cluster: "cluster2"}, {Cluster: "cluster1"}, {Cluster: "cluster3"}}, Reason: "again"}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
@@ -280,8 +280,8 @@ func TestAdopt(t *testing.T) {
 			if foreign := got.Foreign([]string{"a", "b"}); len(foreign) > 0 {
 				t.Errorf("adopted clusters are still foreign: %v", foreign)
 			}
-			if diff := cmp.Diff([]string{"a", "b"}, got.EverNominated); diff != "" {
-				t.Errorf("ever nominated (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]string{"a", "b"}, got.Sent()); diff != "" {
+				t.Errorf("sent to (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -347,57 +347,13 @@ func TestUntil(t *testing.T) {
 // explain shows the record on the terminals of administrators.
 func TestDecodeDropsControlCharacters(t *testing.T) {
 	const forged, clean = "\x1b[2Jall clear\u202e\r\n\x07", "[2Jall clear"
-	text := Record{Attempt: 1, Nominated: []string{forged}, EverNominated: []string{"a", forged}, Reason: forged, Reclaimed: &Reclaim{Policy: forged, Cause: forged}}.Encode()
+	text := Record{Attempt: 1, Nominated: []string{forged}, Preferences: []Preference{{Cluster: forged, Avoid: true, Why: forged}}, Reason: forged, Reclaimed: &Reclaim{Policy: forged, Cause: forged}}.Encode()
 	got, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Record{Attempt: 1, Nominated: []string{clean}, EverNominated: []string{"a", clean}, Reason: clean, Reclaimed: &Reclaim{Policy: clean, Cause: clean}}
+	want := Record{Attempt: 1, Nominated: []string{clean}, Preferences: []Preference{{Cluster: clean, Avoid: true, Why: clean}}, Reason: clean, Reclaimed: &Reclaim{Policy: clean, Cause: clean}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// A moved workload keeps away from the cluster that it left for a while, through the pause and the next
-// nomination.
-func TestLeftCluster(t *testing.T) {
-	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	moved := Record{}.Reclaim("spot", "big waits", 0, at).Move("c1", "team-a/big")
-	slow := Record{}.Reclaim("spot", "big waits", time.Hour, at).Move("c1", "team-a/big")
-	forged, past := moved.Move("c1", "team-a/big"), moved.Move("c1", "team-a/big")
-	forged.Reclaimed.PauseUntil, past.Reclaimed.PauseUntil = at.Add(24*time.Hour), at.Add(-time.Hour)
-	for _, tc := range []struct {
-		name   string
-		record Record
-		after  time.Duration
-		want   string
-	}{
-		{"deactivated", moved, time.Second, "c1"},
-		{"active again", moved.Woken(), 20 * time.Second, "c1"},
-		{"nominated elsewhere", moved.Woken().Begin([]string{"c2"}, at, "", at), 9 * time.Minute, "c1"},
-		{"at the end", moved.Woken(), 10*time.Minute + 14*time.Second, "c1"},
-		{"later", moved.Woken(), 10*time.Minute + 15*time.Second, ""},
-		{"after a long pause", slow.Woken(), 19 * time.Minute, "c1"},
-		{"later, after a long pause", slow.Woken(), 20 * time.Minute, ""},
-		{"forged pause of a day", forged, 20 * time.Minute, ""},
-		{"forged pause in the past", past, 9 * time.Minute, "c1"},
-		{"clock skew", moved, -time.Second, "c1"},
-		{"forged time in the future", moved, -time.Hour, ""},
-		{"idle", Record{}.Reclaim("spot", "idle", 0, at), time.Second, ""},
-		{"never reclaimed", Record{}, time.Second, ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			decoded, err := Decode(map[string]string{v1alpha1.DispatchAnnotation: tc.record.Encode()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			cluster, forWorkload := decoded.LeftCluster(at.Add(tc.after))
-			if cluster != tc.want || (cluster != "") != (forWorkload == "team-a/big") {
-				t.Errorf("left %q for %q, want %q", cluster, forWorkload, tc.want)
-			}
-		})
-	}
-	if idle := (Record{}).Reclaim("spot", "idle", 0, at); moved.Reclaimed.From == "" || idle.Reclaimed.From != "" {
-		t.Errorf("a move changes another record: %+v", idle.Reclaimed)
 	}
 }

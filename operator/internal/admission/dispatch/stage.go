@@ -14,9 +14,7 @@ import (
 //
 //	since the copy   stage       nominated in addition
 //	0 to 1           StageWait   nothing
-//	1 to 2           StageWiden  clusters with room
-//	2 to 4           StageHeal   clusters of earlier attempts that only lack room; once more,
-//	                             clusters with room
+//	1 to 4           StageWiden  clusters with room
 //	from 4           StageAll    clusters with room, and usable clusters whose room is unknown
 //
 // After StageWiden has widened, StageWait applies again for one more widen.afterSeconds.
@@ -26,9 +24,6 @@ type Stage string
 const (
 	StageWait  Stage = "Waiting"
 	StageWiden Stage = "Widened"
-	// StageHeal nominates clusters of earlier attempts that only lack room: a copy of the
-	// workload that the hub no longer knows may occupy the missing devices.
-	StageHeal Stage = "Healed"
 	// StageAll nominates every cluster that is not known to be full. A copy on a full cluster
 	// could not start.
 	StageAll Stage = "NominatedAll"
@@ -51,13 +46,12 @@ func (r Record) Stage(pace Pace, now time.Time) (Stage, time.Duration) {
 	switch {
 	case sinceCopy >= 4*after:
 		return StageAll, 2 * after
-	case sinceCopy >= 2*after:
-		return StageHeal, 4*after - sinceCopy
 	case sinceCopy >= after:
+		toAll := 4*after - sinceCopy
 		if sinceWidened := now.Sub(r.WidenedAt) - pace.Lag; sinceWidened < after { // without WidenedAt, it is longer
-			return StageWait, min(after-sinceWidened, 2*after-sinceCopy)
+			return StageWait, min(after-sinceWidened, toAll)
 		}
-		return StageWiden, 2*after - sinceCopy
+		return StageWiden, min(after, toAll)
 	}
 	return StageWait, after - sinceCopy
 }
@@ -68,8 +62,6 @@ type Clusters struct {
 	WithRoom []string
 	// Unknown are the clusters without a usable measurement of their room.
 	Unknown []string
-	// MayHoldCopy are the clusters whose lack of room may be due to a copy of the workload.
-	MayHoldCopy []string
 	// Usable are all clusters that may be nominated. The others are ignored.
 	Usable []string
 }
@@ -77,19 +69,12 @@ type Clusters struct {
 // WidenedList returns the clusters to nominate in a stage, at most MaxNominated. Clusters
 // that are nominated already stay: if such a cluster has just admitted the workload, a
 // revocation would remove the running copy.
-func (r Record) WidenedList(stage Stage, nominated []string, clusters Clusters, pace Pace) []string {
+func WidenedList(stage Stage, nominated []string, clusters Clusters) []string {
 	var added []string
 	switch stage {
 	case StageWait:
 	case StageWiden:
-		added = without(clusters.WithRoom, nominated)
-	case StageHeal:
-		added = slices.DeleteFunc(slices.Clone(r.EverNominated), func(c string) bool { return !slices.Contains(clusters.MayHoldCopy, c) })
-		// Every write triggers another reconcile, so that the stage must widen only once.
-		healFrom := r.NominatedAt.Add(pace.Lag + 2*pace.after())
-		if r.WidenedAt.Before(healFrom) {
-			added = union(added, without(clusters.WithRoom, nominated))
-		}
+		added = clusters.WithRoom
 	case StageAll:
 		added = union(clusters.WithRoom, clusters.Unknown)
 	}

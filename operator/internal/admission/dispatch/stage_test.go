@@ -24,9 +24,11 @@ func TestStage(t *testing.T) {
 		{"at the nomination", nominated, 0, StageWait, 30 * time.Second},
 		{"just before widening", nominated, 29, StageWait, time.Second},
 		{"widening is due", nominated, 30, StageWiden, 30 * time.Second},
-		{"widened", widened, 40, StageWait, 20 * time.Second},
-		{"widened for another reason, and widening is due", Record{NominatedAt: t0, WidenedAt: after(10)}, 40, StageWiden, 20 * time.Second},
-		{"healing is due", widened, 60, StageHeal, 60 * time.Second},
+		{"widened", widened, 40, StageWait, 21 * time.Second},
+		{"widened for another reason, and widening is due", Record{NominatedAt: t0, WidenedAt: after(10)}, 40, StageWiden, 30 * time.Second},
+		{"widening is due again", widened, 61, StageWiden, 30 * time.Second},
+		{"all clusters are due soon", nominated, 110, StageWiden, 10 * time.Second},
+		{"widened just before all clusters are due", Record{NominatedAt: t0, WidenedAt: after(100)}, 110, StageWait, 10 * time.Second},
 		{"all clusters are due", widened, 120, StageAll, 60 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -46,27 +48,22 @@ func TestWidenedList(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		stage     Stage
-		ever      []string
 		nominated []string
 		order     []string
 		usable    []string
 		unknown   []string
 		want      []string
 	}{
-		{"wait", StageWait, []string{"d"}, []string{"a"}, []string{"b"}, usable, nil, []string{"a"}},
-		{"widen to all clusters with room", StageWiden, nil, []string{"a"}, []string{"b", "a", "c"}, usable, nil, []string{"a", "b", "c"}},
-		{"widen without room elsewhere", StageWiden, []string{"d"}, []string{"a"}, []string{"a"}, usable, nil, []string{"a"}},
-		{"heal nominates earlier clusters without room, if usable", StageHeal, []string{"d", "deleted"}, []string{"a"}, nil, usable, nil, []string{"a", "d"}},
-		{"heal does not nominate an earlier cluster that is ruled out", StageHeal, []string{"b", "d"}, []string{"a"}, nil, usable, nil, []string{"a", "d"}},
-		{"heal also widens", StageHeal, []string{"d"}, []string{"a"}, []string{"b", "c"}, usable, nil, []string{"a", "d", "b", "c"}},
-		{"at last, clusters with room and clusters whose room is unknown", StageAll, []string{"c"}, []string{"a"}, []string{"d"}, usable, []string{"b", "deleted"}, []string{"a", "d", "b"}},
-		{"at last, no cluster that is known to be full", StageAll, []string{"c"}, []string{"a"}, nil, usable, nil, []string{"a"}},
-		{"a nominated cluster that is no longer usable stays", StageAll, nil, []string{"lost"}, nil, usable, []string{"a"}, []string{"lost", "a"}},
-		{"at most 20 clusters", StageAll, nil, []string{"c0"}, nil, many, many, many[:MaxNominated]},
+		{"wait", StageWait, []string{"a"}, []string{"b"}, usable, nil, []string{"a"}},
+		{"widen to all clusters with room", StageWiden, []string{"a"}, []string{"b", "a", "c"}, usable, nil, []string{"a", "b", "c"}},
+		{"widen without room elsewhere", StageWiden, []string{"a"}, []string{"a"}, usable, nil, []string{"a"}},
+		{"at last, clusters with room and clusters whose room is unknown", StageAll, []string{"a"}, []string{"d"}, usable, []string{"b", "deleted"}, []string{"a", "d", "b"}},
+		{"at last, no cluster that is known to be full", StageAll, []string{"a"}, nil, usable, nil, []string{"a"}},
+		{"a nominated cluster that is no longer usable stays", StageAll, []string{"lost"}, nil, usable, []string{"a"}, []string{"lost", "a"}},
+		{"at most 20 clusters", StageAll, []string{"c0"}, nil, many, many, many[:MaxNominated]},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clusters := Clusters{WithRoom: tc.order, Unknown: tc.unknown, MayHoldCopy: []string{"c", "d", "deleted"}, Usable: tc.usable}
-			got := Record{EverNominated: tc.ever}.WidenedList(tc.stage, tc.nominated, clusters, Pace{})
+			got := WidenedList(tc.stage, tc.nominated, Clusters{WithRoom: tc.order, Unknown: tc.unknown, Usable: tc.usable})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("clusters (-want +got):\n%s", diff)
 			}
@@ -79,7 +76,7 @@ func TestWidenedList(t *testing.T) {
 func TestEachStageWidensOnce(t *testing.T) {
 	pace := Pace{Widen: v1alpha1.Widen{AfterSeconds: 30}}
 	usable := []string{"a", "b", "c", "d", "e", "f"}
-	r := Record{EverNominated: []string{"e"}}.Begin([]string{"a"}, t0, "room", t0)
+	r := Record{}.Begin([]string{"a"}, t0, "room", t0)
 	// The steps build on each other.
 	for _, tc := range []struct {
 		seconds  int
@@ -88,14 +85,15 @@ func TestEachStageWidensOnce(t *testing.T) {
 	}{
 		{31, []string{"a", "b"}, []string{"a", "b"}},
 		{32, []string{"a", "b", "c"}, []string{"a", "b"}},
-		{61, []string{"a", "b", "c"}, []string{"a", "b", "e", "c"}},
-		{62, []string{"a", "b", "c", "d"}, []string{"a", "b", "e", "c"}},
-		{90, []string{"a", "b", "c", "d"}, []string{"a", "b", "e", "c"}},
-		{120, []string{"a", "b", "c", "d", "f"}, []string{"a", "b", "e", "c", "d", "f"}},
+		{61, []string{"a", "b", "c"}, []string{"a", "b", "c"}},
+		{62, []string{"a", "b", "c", "d"}, []string{"a", "b", "c"}},
+		{90, []string{"a", "b", "c", "d"}, []string{"a", "b", "c"}},
+		{91, []string{"a", "b", "c", "d"}, []string{"a", "b", "c", "d"}},
+		{120, []string{"a", "b", "c", "d", "f"}, []string{"a", "b", "c", "d", "f"}},
 	} {
 		t.Run(fmt.Sprint("after ", tc.seconds, " s"), func(t *testing.T) {
 			stage, _ := r.Stage(pace, after(tc.seconds))
-			list := r.WidenedList(stage, r.Nominated, Clusters{WithRoom: tc.withRoom, MayHoldCopy: usable, Usable: usable}, pace)
+			list := WidenedList(stage, r.Nominated, Clusters{WithRoom: tc.withRoom, Usable: usable})
 			if len(list) > len(r.Nominated) {
 				r = r.Widen(list, "late", after(tc.seconds))
 			}

@@ -96,7 +96,7 @@ func (r *Report) clusterStatus(c gate.ClusterExplanation) string {
 		return "nominated"
 	case c.Rejection != gate.RejectNone:
 		return "rejected"
-	case slices.Contains(r.Dispatch.EverNominated, c.Cluster):
+	case slices.Contains(r.Dispatch.Sent(), c.Cluster):
 		return "nominated before"
 	case len(r.Decision.Order) > 0 && r.Decision.Order[0] == c.Cluster:
 		return "best"

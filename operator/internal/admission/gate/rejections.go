@@ -26,8 +26,8 @@ const (
 	RejectJobElsewhere Rejection = "JobElsewhere"
 	// RejectUndecided applies if the Placement has not decided the cluster, which a job needs all the same.
 	RejectUndecided Rejection = "NotDecided"
-	// RejectLeft applies if a ReclaimPolicy moved the workload away from the cluster.
-	RejectLeft Rejection = "Left"
+	// RejectAvoided applies if the workload avoids the cluster for a time: a ReclaimPolicy moved it away from there.
+	RejectAvoided Rejection = "Avoided"
 	// RejectScore applies if a required score is below its minimum.
 	RejectScore Rejection = "BelowMinimum"
 	// RejectNoScore applies if a required score is missing or expired.
@@ -104,7 +104,7 @@ var rejections = []rejectionRow{
 	{rejection: RejectPins, reason: ReasonRuledOut, message: detailMessage("does not match the node selector %s")},
 	{rejection: RejectJobElsewhere, reason: ReasonRuledOut, message: detailMessage("does not run the job's other components, which are on %s")},
 	{rejection: RejectUndecided, reason: ReasonRuledOut, message: detailMessage("runs the job's other components, but is not decided by Placement %s")},
-	{rejection: RejectLeft, reason: ReasonRuledOut, message: detailMessage("was left for %s")},
+	{rejection: RejectAvoided, reason: ReasonRuledOut, message: detailMessage("%s")},
 
 	// hasRequiredScores detects both.
 	{rejection: RejectScore, rule: hasRequiredScores, reason: ReasonRuledOut, dependsOnSource: true,

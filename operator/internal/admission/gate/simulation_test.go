@@ -237,7 +237,7 @@ func (s *simulation) widen() {
 			continue
 		}
 		order := s.strategy(j, s.candidates(j), s.now())
-		wider := j.record.WidenedList(stage, j.record.Nominated, dispatch.Clusters{WithRoom: order, MayHoldCopy: usable, Usable: usable}, dispatch.Pace{})
+		wider := dispatch.WidenedList(stage, j.record.Nominated, dispatch.Clusters{WithRoom: order, Usable: usable})
 		s.nominate(j, wider[len(j.record.Nominated):])
 		j.record = j.record.Widen(wider, "", s.now())
 	}

@@ -24,7 +24,7 @@ var aspects = []aspect{
 	{name: "workers", limit: limitOfWorkers, exclude: excludeByWorkers},
 	{name: "pins", limit: limitOfPins, exclude: excludeByPins},
 	{name: "component", limit: limitOfComponent, exclude: excludeByComponent},
-	{name: "move", limit: limitOfMove, exclude: excludeByMove},
+	{name: "avoidance", limit: limitOfAvoidance, exclude: excludeByAvoidance},
 	{name: "slice", limit: limitOfSlice, revise: (*Situation).followReplacedSlice},
 	{name: "preemption", limit: limitOfPreemption},
 	{name: "run time", limit: limitOfRunTime},

@@ -34,7 +34,7 @@ func (s *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
 		return d
 	}
 	message := "it replaces a slice that was sent to " + clusters[0] + ", where that may take the room: " + d.Message
-	if len(s.Record.EverNominated) > 0 {
+	if len(s.Record.Sent()) > 0 {
 		message = "it or the slice that it replaces was sent to " + clusters[0] + " earlier, where a copy may take the room: " + d.Message
 	}
 	return gate.Decision{State: gate.Ready, Reason: reasonReplacesSlice, Verdicts: d.Verdicts, Order: clusters, Message: gate.Truncate(message)}

@@ -173,7 +173,7 @@ func (s *Situation) orphanNote(clusters []string, choice string) string {
 	source := "the last attempt"
 	if len(s.Job.SliceOn) > 0 {
 		source = "the slice that it replaces"
-		if len(s.Record.EverNominated) > 0 {
+		if len(s.Record.Sent()) > 0 {
 			source = "an earlier attempt, or of the slice that it replaces"
 		}
 	}
@@ -297,8 +297,8 @@ func (s *Situation) WriteDecision(d gate.Decision, record dispatch.Record) []Wri
 	if d.State == gate.Retry {
 		return append(writes, s.WriteYield(d, record))
 	}
-	// The time without room ends here; elsewhere the nomination ends it. What a ReclaimPolicy recorded stays.
-	placed := dispatch.Record{Reclaimed: record.Reclaimed}
+	// The time without room ends here; elsewhere the nomination ends it. What a ReclaimPolicy recorded stays, and the clusters to avoid.
+	placed := dispatch.Record{Reclaimed: record.Reclaimed, Preferences: record.Avoided(s.Now)}
 	if d.State == gate.Ready && s.Dispatch() != OwnDispatch && record.Encode() != placed.Encode() {
 		writes = append(writes, Write{Record: &RecordWrite{Record: placed}})
 	}

@@ -19,7 +19,7 @@ import (
 func (s *Situation) renominationList() []string {
 	nominated := s.Workload.Status.NominatedClusterNames
 	revoked := s.Record.Revoked(nominated, s.History.NominatedSeen)
-	return dispatch.Record{EverNominated: revoked}.WidenedList(dispatch.StageHeal, nominated, dispatch.Clusters{MayHoldCopy: revoked, Usable: s.MultiKueue.Connected}, dispatch.Pace{})
+	return dispatch.WidenedList(dispatch.StageAll, nominated, dispatch.Clusters{Unknown: revoked, Usable: s.MultiKueue.Connected})
 }
 
 // stepRenominate restores the nominations that another component removed.
@@ -69,7 +69,7 @@ func (s *Situation) stepWiden() Step {
 		next.LateAttempt, next.Mispredicted = s.Record.Attempt, s.Gate.Known
 	}
 	d := s.Decision(s.Record.Attempt)
-	widened := s.Record.WidenedList(stage, nominated, s.wideningClusters(d), s.Pace())
+	widened := dispatch.WidenedList(stage, nominated, s.wideningClusters(d))
 	if s.Decides() {
 		next.Reservation = s.Reserve(widened, d)
 	}
@@ -93,7 +93,7 @@ func (s *Situation) stepWiden() Step {
 // wait for that.
 func (s *Situation) IsWideningDue() bool {
 	stage, _ := s.Record.Stage(s.Pace(), s.Now)
-	return PhaseOf(s) == PhaseNominated && (stage == dispatch.StageWiden || stage == dispatch.StageHeal)
+	return PhaseOf(s) == PhaseNominated && stage == dispatch.StageWiden
 }
 
 // Pace is how fast a nomination is widened.
@@ -107,12 +107,9 @@ func (s *Situation) Pace() dispatch.Pace {
 func (s *Situation) wideningClusters(d gate.Decision) dispatch.Clusters {
 	clusters := dispatch.Clusters{WithRoom: d.Order, Usable: s.nominableClusters()}
 	if !s.Decides() || PhaseOf(s) == PhaseEvictionStuck {
-		clusters.Unknown, clusters.MayHoldCopy = slices.Clone(s.MultiKueue.Connected), slices.Clone(s.MultiKueue.Connected)
+		clusters.Unknown = slices.Clone(s.MultiKueue.Connected)
 	}
 	for _, v := range d.Verdicts {
-		if v.Rejection.MayHoldCopy() {
-			clusters.MayHoldCopy = append(clusters.MayHoldCopy, v.Cluster)
-		}
 		if v.Rejection.IsRoomUnknown() {
 			clusters.Unknown = append(clusters.Unknown, v.Cluster)
 		}
@@ -121,20 +118,22 @@ func (s *Situation) wideningClusters(d gate.Decision) dispatch.Clusters {
 }
 
 // nominableClusters are the connected clusters without those that are about to leave the
-// MultiKueueConfig, where a copy would stay for ever, and without the one that the workload left for a
-// waiting one. A repair may need even that.
+// MultiKueueConfig, where a copy would stay for ever, and without those that the workload avoids. A repair
+// may need even these.
 func (s *Situation) nominableClusters() []string {
 	clusters := slices.DeleteFunc(slices.Clone(s.MultiKueue.Connected), s.isLeaving)
-	if others := s.withoutLeft(clusters); len(others) > 0 || PhaseOf(s) != PhaseEvictionStuck {
+	if others := s.withoutAvoided(clusters); len(others) > 0 || PhaseOf(s) != PhaseEvictionStuck {
 		return others
 	}
 	return clusters
 }
 
-// withoutLeft returns the clusters without the one that the workload left for a waiting one.
-func (s *Situation) withoutLeft(clusters []string) []string {
-	left, _ := s.Record.LeftCluster(s.Now)
-	return slices.DeleteFunc(slices.Clone(clusters), func(c string) bool { return c == left })
+// withoutAvoided returns the clusters without those that the workload avoids.
+func (s *Situation) withoutAvoided(clusters []string) []string {
+	avoided := s.Record.Avoided(s.Now)
+	return slices.DeleteFunc(slices.Clone(clusters), func(c string) bool {
+		return slices.ContainsFunc(avoided, func(p dispatch.Preference) bool { return p.Cluster == c })
+	})
 }
 
 // isLeaving reports whether a cluster is about to leave the MultiKueueConfig. A cluster that the
@@ -263,16 +262,16 @@ func (s *Situation) stepRepairEviction() Step {
 // repairList is where a repair nominates. The best cluster with room comes first. Otherwise room
 // does not matter, because the quota must not depend on it: every cluster that was ever
 // nominated, or else every connected one. stepWithdraw ends the nomination, but MultiKueue may create a
-// copy before: the cluster that the workload left for a waiting one comes last.
+// copy before: the clusters that the workload avoids come last.
 func (s *Situation) repairList(withRoom []string) []string {
 	if len(withRoom) > 0 {
 		return withRoom[:1]
 	}
-	known := slices.DeleteFunc(s.withoutLeft(s.Record.EverNominated), func(c string) bool { return !s.MultiKueue.isConnected(c) })
+	known := slices.DeleteFunc(s.withoutAvoided(s.Record.Sent()), func(c string) bool { return !s.MultiKueue.isConnected(c) })
 	if len(known) > 0 {
 		return known
 	}
-	if others := s.withoutLeft(s.everyCluster()); len(others) > 0 {
+	if others := s.withoutAvoided(s.everyCluster()); len(others) > 0 {
 		return others
 	}
 	return s.everyCluster()
@@ -280,6 +279,6 @@ func (s *Situation) repairList(withRoom []string) []string {
 
 // everyCluster are the nominated clusters and all connected ones, whether they have room or not.
 func (s *Situation) everyCluster() []string {
-	return dispatch.Record{}.WidenedList(dispatch.StageAll, s.Workload.Status.NominatedClusterNames,
-		dispatch.Clusters{Unknown: s.MultiKueue.Connected, Usable: s.MultiKueue.Connected}, dispatch.Pace{})
+	return dispatch.WidenedList(dispatch.StageAll, s.Workload.Status.NominatedClusterNames,
+		dispatch.Clusters{Unknown: s.MultiKueue.Connected, Usable: s.MultiKueue.Connected})
 }

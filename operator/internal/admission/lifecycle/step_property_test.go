@@ -41,7 +41,10 @@ func (c chance) around() time.Time {
 }
 
 func (c chance) record() dispatch.Record {
-	r := dispatch.Record{Attempt: c.IntN(3), NominatedAt: c.around(), Nominated: c.clusters(), EverNominated: c.clusters(), Yields: c.IntN(3), Repair: c.oneIn(4)}
+	r := dispatch.Record{Attempt: c.IntN(3), NominatedAt: c.around(), Nominated: c.clusters(), Yields: c.IntN(3), Repair: c.oneIn(4)}
+	for _, cluster := range c.clusters() {
+		r.Preferences = append(r.Preferences, dispatch.Preference{Cluster: cluster, Avoid: c.oneIn(4), Until: c.around()})
+	}
 	if c.oneIn(2) {
 		r.QuotaReservedAt = fixture.Noon
 	}

@@ -211,7 +211,7 @@ func (r *Reconciler) wasNominated(ctx context.Context, cluster string, checks []
 		if !hasCheck(wl, checks) || kueuestate.IsFinished(wl) {
 			continue
 		}
-		if record, err := dispatch.Decode(wl.Annotations); err != nil || slices.Contains(record.EverNominated, cluster) {
+		if record, err := dispatch.Decode(wl.Annotations); err != nil || slices.Contains(record.Sent(), cluster) {
 			return true, nil
 		}
 	}

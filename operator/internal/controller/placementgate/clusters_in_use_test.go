@@ -132,7 +132,7 @@ func TestMemberStaysUntilEvictionsAreComplete(t *testing.T) {
 func TestMayHoldOrphanedCopies(t *testing.T) {
 	const created, long = -time.Hour, -30 * time.Minute
 	nominatedBefore := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "job", Annotations: map[string]string{
-		v1alpha1.DispatchAnnotation: dispatch.Record{EverNominated: []string{"c0", "c1"}}.Encode()}}}
+		v1alpha1.DispatchAnnotation: dispatch.Record{Preferences: []dispatch.Preference{{Cluster: "c0"}, {Cluster: "c1"}}}.Encode()}}}
 	nominatedBefore.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "multikueue"}}
 	with := func(change func(*kueue.Workload)) *kueue.Workload {
 		wl := nominatedBefore.DeepCopy()
@@ -162,7 +162,7 @@ func TestMayHoldOrphanedCopies(t *testing.T) {
 		}), false},
 		{"a workload of another configuration", metav1.ConditionFalse, created + time.Second, false, with(func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].Name = "other" }), false},
 		{"a workload was sent elsewhere", metav1.ConditionFalse, created + time.Second, false, with(func(wl *kueue.Workload) {
-			wl.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{EverNominated: []string{"c0"}}.Encode()
+			wl.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{Preferences: []dispatch.Preference{{Cluster: "c0"}}}.Encode()
 		}), false},
 		{"the record of a workload does not parse", metav1.ConditionFalse, created + time.Second, false, with(func(wl *kueue.Workload) {
 			wl.Annotations[v1alpha1.DispatchAnnotation] = "{"

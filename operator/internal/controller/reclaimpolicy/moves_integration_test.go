@@ -57,8 +57,7 @@ func TestRebalanceOnAnAPIServer(t *testing.T) {
 	}, 30*time.Second, 100*time.Millisecond).Should(gomega.HaveValue(gomega.BeFalse()))
 	record, err := dispatch.Decode(wl.Annotations)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	from, forWorkload := record.LeftCluster(time.Now())
-	g.Expect([]string{from, forWorkload}).To(gomega.Equal([]string{"c1", "default/job-big"}))
+	g.Expect(record.Avoided(time.Now())).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Cluster", "c1"), gomega.HaveField("Why", "was left for default/job-big"))))
 	g.Eventually(status, 30*time.Second, 100*time.Millisecond).Should(gomega.HaveField("History", gomega.HaveLen(2)))
 }
 

@@ -122,8 +122,8 @@ func TestEnforceMovesAWorkload(t *testing.T) {
 	h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce)
 	policy := h.round()
 	active, record := h.isActive("small")
-	cluster, forWorkload := record.LeftCluster(h.now)
-	if active || !record.IsReclaimed() || cluster != "c1" || forWorkload != "team-a/job-big" || record.Reclaimed.Policy != "idle-gpus" {
+	avoided := record.Avoided(h.now)
+	if active || !record.IsReclaimed() || len(avoided) != 1 || avoided[0].Cluster != "c1" || avoided[0].Why != "was left for team-a/job-big" || record.Reclaimed.Policy != "idle-gpus" {
 		t.Errorf("active %t, record %+v", active, record)
 	}
 	if r := policy.Status.History; len(r) != 1 || r[0].Mode != v1alpha1.ReclaimEnforce || r[0].IdleSeconds != 0 {

@@ -19,6 +19,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
 	"plimsoll.dev/plimsoll/operator/internal/policies/rebalance"
 	"plimsoll.dev/plimsoll/operator/internal/policies/reclaim"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // fieldOwner is the field manager of the gate, whose controller activates the workload again.
@@ -84,7 +85,7 @@ func (r *Reconciler) requeue(ctx context.Context, policy *v1alpha1.ReclaimPolicy
 	inactive := false
 	record = record.Reclaim(policy.Name, d.cause, d.GracePeriod, now)
 	if d.move != nil {
-		record = record.Move(d.Owner.Cluster, d.move.Hold.Workload)
+		record = record.Avoid(d.Owner.Cluster, record.SleepsUntil.Add(timing.MoveAvoidance), "was left for "+d.move.Hold.Workload)
 	}
 	patch, err := record.Patch(wl.ResourceVersion, &inactive)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // The nomination that completes the eviction of a moved workload is still there when the workload gets
@@ -32,7 +33,7 @@ func TestRepairAvoidsTheClusterThatWasLeft(t *testing.T) {
 			wl, inactive := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), false
 			wl.Spec.Active = &inactive
 			fixture.SetCondition(wl, kueue.WorkloadEvicted, fixture.Noon)
-			b.create(fixture.WithRecord(wl, fixture.RecordOf(fixture.Noon, "cluster1").Reclaim("rebalance", "big waits", 0, fixture.Noon).Move("cluster1", "team-a/big")))
+			b.create(fixture.WithRecord(wl, fixture.RecordOf(fixture.Noon, "cluster1").Reclaim("rebalance", "big waits", 0, fixture.Noon).Avoid("cluster1", fixture.Noon.Add(timing.MoveAvoidance), "was left for team-a/big")))
 			b.clock.add(fixture.StuckAfter)
 			for range 10 {
 				b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
@@ -52,7 +53,7 @@ func TestWideningAvoidsTheClusterThatWasLeft(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.putGate(func(g *registry.Gate) { g.Problem = "MetricsSource thanos does not exist" })
 	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-3*time.Minute)), "cluster2"),
-		fixture.RecordOf(fixture.Noon.Add(-2*time.Minute), "cluster2").Reclaim("rebalance", "big waits", 0, fixture.Noon.Add(-4*time.Minute)).Woken().Move("cluster1", "team-a/big")))
+		fixture.RecordOf(fixture.Noon.Add(-2*time.Minute), "cluster2").Reclaim("rebalance", "big waits", 0, fixture.Noon.Add(-4*time.Minute)).Woken().Avoid("cluster1", fixture.Noon.Add(timing.MoveAvoidance), "was left for team-a/big")))
 	b.reconcile()
 	if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster2"}) {
 		t.Errorf("nominated %v", got)

@@ -24,6 +24,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // A workload whose clusters are full must not stop workloads that may also go elsewhere.
@@ -144,7 +145,7 @@ func lineVariants() []lineVariant {
 // moved is a workload that left a cluster for another one a minute ago.
 func moved(from string) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) {
-		record := dispatch.Record{}.Reclaim("rebalance", "test", 0, fixture.Noon.Add(-time.Minute)).Woken().Move(from, "team-a/big")
+		record := dispatch.Record{}.Reclaim("rebalance", "test", 0, fixture.Noon.Add(-time.Minute)).Woken().Avoid(from, fixture.Noon.Add(timing.MoveAvoidance), "was left for team-a/big")
 		wl.Annotations = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}
 	}
 }

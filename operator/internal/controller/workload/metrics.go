@@ -74,7 +74,7 @@ var pendingReasons = []string{gate.ReasonNoDecisions, gate.ReasonNoRoom, gate.Re
 
 // nominationReasons are the reasons of all nominations.
 var nominationReasons = []string{lifecycle.ReasonNominated, lifecycle.ReasonNominatedAgain, lifecycle.ReasonEvictionRepair,
-	string(dispatch.StageWiden), string(dispatch.StageHeal), string(dispatch.StageAll)}
+	string(dispatch.StageWiden), string(dispatch.StageAll)}
 
 // startAtZero creates the series of a gate and of its clusters. A series that is born with
 // its first event has no increase then, so rules would miss the event.

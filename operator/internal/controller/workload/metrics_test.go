@@ -81,7 +81,6 @@ plimsoll_gate_mispredictions_total{gate="idle"} 0
 # HELP plimsoll_gate_nominations_total Nominations of clusters, by cluster and reason.
 # TYPE plimsoll_gate_nominations_total counter
 plimsoll_gate_nominations_total{cluster="cluster1",reason="eviction_repair"} 0
-plimsoll_gate_nominations_total{cluster="cluster1",reason="healed"} 0
 plimsoll_gate_nominations_total{cluster="cluster1",reason="nominated"} 0
 plimsoll_gate_nominations_total{cluster="cluster1",reason="nominated_again"} 0
 plimsoll_gate_nominations_total{cluster="cluster1",reason="nominated_all"} 0

@@ -50,7 +50,7 @@ func (r *Reconciler) observeReplacedSlice(ctx context.Context, s *lifecycle.Situ
 		return err
 	}
 	s.Job.SliceSeenOn = appendNew(s.Job.SliceSeenOn, s.History.Copies.Clusters)
-	s.Job.SliceOn = appendNew(appendNew(slices.Clone(s.Job.SliceSeenOn), recorded), s.Record.EverNominated)
+	s.Job.SliceOn = appendNew(appendNew(slices.Clone(s.Job.SliceSeenOn), recorded), s.Record.Sent())
 	return nil
 }
 
@@ -123,7 +123,7 @@ func (r *Reconciler) clustersOfSlice(old *kueue.Workload, now time.Time) (seen, 
 	}
 	// An eviction removes no copies of a slice that replaced another one, unless a cluster had admitted it.
 	if kueuestate.ReplacedSlice(old) != "" && !kueuestate.WasAdmitted(old) && !kueuestate.IsAdmitted(old) {
-		recorded = appendNew(recorded, record.EverNominated)
+		recorded = appendNew(recorded, record.Sent())
 	}
 	return seen, recorded
 }

@@ -184,7 +184,7 @@ func TestSliceFollowsAnEvictedSlice(t *testing.T) {
 // The clusters of a record are not those that Kueue's status shows.
 func TestForgedSliceIsNotSeen(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	wl := fixture.WithRecord(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), dispatch.Record{EverNominated: []string{"cluster1"}})
+	wl := fixture.WithRecord(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), dispatch.Record{Preferences: []dispatch.Preference{{Cluster: "cluster1"}}})
 	wl.Annotations["kueue.x-k8s.io/elastic-job"], wl.Annotations["kueue.x-k8s.io/workload-slice-replacement-for"] = "true", wl.Namespace+"/none"
 	b.create(wl)
 	s, err := b.observe(t.Context(), b.engine.Begin(b.key))

@@ -366,32 +366,6 @@ func TestNominationOfLostQuota(t *testing.T) {
 	}
 }
 
-// A cluster of an earlier attempt is nominated again because a copy there may occupy the missing
-// devices, but not if a condition excludes it.
-func TestHealingAvoidsExcludedClusters(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		value float64
-		want  []string
-	}{
-		{"only room is missing", 1, []string{"cluster1", "cluster2"}},
-		{"a condition excludes it", 0, []string{"cluster1"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b := newBench(t, v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "no-maintenance", Query: "maintenance_free"}}})
-			b.source.conditions = map[string]float64{"cluster1": 1, "cluster2": tc.value}
-			b.room(map[string]float64{"cluster1": 0, "cluster2": 0})
-			record := fixture.RecordOf(fixture.Noon.Add(-70*time.Second), "cluster1")
-			record.EverNominated = []string{"cluster1", "cluster2"}
-			b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-80*time.Second)), "cluster1"), record))
-			b.reconcile()
-			if diff := cmp.Diff(tc.want, b.workload().Status.NominatedClusterNames); diff != "" {
-				t.Errorf("nominated (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestWorkloadThatNoClusterAdmitsIsRequeued(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{NotAdmittedAfterSeconds: 300})
 	b.room(onlyCluster1)

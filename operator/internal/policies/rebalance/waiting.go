@@ -175,7 +175,7 @@ func (m *Movable) Destination(now time.Time) string {
 	in.Candidates = slices.Clone(in.Candidates)
 	for i := range in.Candidates {
 		if in.Candidates[i].Name == m.Owner.Cluster {
-			in.Candidates[i].Exclude(gate.RejectLeft, "another cluster")
+			in.Candidates[i].Exclude(gate.RejectAvoided, "was left for another cluster")
 		}
 	}
 	in.Rules.Rank.Since, in.Rules.Incumbents = now, nil // it ranks behind all that wait
