@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
@@ -77,8 +78,7 @@ The exit code is 1 if a query always fails or no query returns data.`,
 			return out.print(a.Out, report, func(w io.Writer) { report.write(w, a.paint, out.isWide()) })
 		},
 	}
-	flags.add(cmd.Flags())
-	registerSourceTypeCompletion(cmd)
+	flags.add(cmd)
 	cmd.Flags().StringVar(&flags.since, "since", "7d", "how far to go back, such as 36h or 7d")
 	cmd.Flags().StringVar(&flags.step, "step", "", "time between rounds, such as 5m (default: the period of the policy)")
 	cmd.Flags().StringVar(&flags.rankScore, "score", "", "score that ranks the clusters (default: the total, or the first score without a total)")
@@ -131,7 +131,7 @@ func (f *backtestFlags) run(ctx context.Context, a *app) (*backtestReport, error
 	history.writeWarnings(a.ErrOut)
 	if !totals.started {
 		return nil, fmt.Errorf("no cluster has data between %s and %s: check that %s has metrics of this time, and that the label %q of its series identifies clusters",
-			formatTime(grid.start), formatTime(grid.end()), e.source.address(), e.source.info.ClusterLabel)
+			format.Time(grid.start), format.Time(grid.end()), e.source.address(), e.source.info.ClusterLabel)
 	}
 	if totals.scores[rank] == nil {
 		return nil, fmt.Errorf("no round has the score %s: --score must be one of %s", rank, strings.Join(totals.names, ", "))
@@ -224,7 +224,7 @@ func (e *evaluation) expressions() ([]expression, error) {
 		add(spec.Scores[i].Name, spec.Scores[i].Query)
 	}
 	if spec.Freshness != nil {
-		add(freshnessName, spec.Freshness.Query)
+		add(round.FreshnessName, spec.Freshness.Query)
 	}
 	return exprs, errors.Join(errs...)
 }

@@ -72,7 +72,7 @@ func (c *rangeCache) load(ctx context.Context, i int) error {
 		return nil
 	}
 	n := min(c.window, c.grid.rounds-i)
-	c.progress.show("%d%% of %d rounds, querying metrics from %s on", 100*i/c.grid.rounds, c.grid.rounds, formatTime(c.grid.at(i)))
+	c.progress.show("%d%% of %d rounds, querying metrics from %s on", 100*i/c.grid.rounds, c.grid.rounds, format.Time(c.grid.at(i)))
 	c.windows = map[string]*loadedWindow{}
 	for _, e := range c.exprs {
 		w := &loadedWindow{failures: map[int64]error{}}
@@ -113,7 +113,7 @@ func (c *rangeCache) loadRounds(ctx context.Context, e expression, into *loadedW
 	failures := append(c.failures[e.name], queryFailure{c.grid.at(i), err})
 	c.failures[e.name] = failures
 	if n := len(failures); n > maxFailures || n > maxFailuresWithoutData && !c.hasData[e.name] {
-		return fmt.Errorf("the query failed in %d rounds, first at %s: %w", n, formatTime(failures[0].at), failures[0].err)
+		return fmt.Errorf("the query failed in %d rounds, first at %s: %w", n, format.Time(failures[0].at), failures[0].err)
 	}
 	return nil
 }
@@ -152,6 +152,6 @@ func (c *rangeCache) writeWarnings(w io.Writer) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.failures)) {
 		f := c.failures[name]
-		_, _ = fmt.Fprintf(w, "warning: %s: the query failed in %s, first at %s: %v\n", name, format.Plural(len(f), "round"), formatTime(f[0].at), f[0].err)
+		_, _ = fmt.Fprintf(w, "warning: %s: the query failed in %s, first at %s: %v\n", name, format.Plural(len(f), "round"), format.Time(f[0].at), f[0].err)
 	}
 }

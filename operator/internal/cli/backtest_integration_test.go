@@ -18,7 +18,9 @@ import (
 
 	"github.com/onsi/gomega"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/yaml"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
@@ -198,8 +200,8 @@ func TestBacktestWithPrometheus(t *testing.T) {
 // compares their values with a backtest that is so short that its trend has one slice per
 // round.
 func compareWithInstantQueries(t *testing.T, url string) {
-	policy, err := decodePolicy([]byte(strings.ReplaceAll(historyPolicy, "periodSeconds: 15", "periodSeconds: 300")))
-	if err != nil {
+	policy := &v1alpha1.ScoringPolicy{}
+	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(historyPolicy, "periodSeconds: 15", "periodSeconds: 300")), policy); err != nil {
 		t.Fatal(err)
 	}
 	source, err := (&connectionFlags{url: url}).connectSource(&app{}, nil, nil)

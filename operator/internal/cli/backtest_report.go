@@ -99,7 +99,7 @@ func (t *scoreTotals) report(name string, lowest float64, slices int, length tim
 			s.Trend = append(s.Trend, nil)
 			continue
 		}
-		mean := roundTenth(slice.sum / float64(slice.usable))
+		mean := format.RoundTenth(slice.sum / float64(slice.usable))
 		s.Trend = append(s.Trend, &mean)
 	}
 	return s
@@ -127,16 +127,16 @@ func givesName(s *v1alpha1.ScoreSpec, name string) bool {
 func (r *backtestReport) write(w io.Writer, paint format.Painter, wide bool) {
 	step := model.Duration(r.StepSeconds * float64(time.Second))
 	format.Row(w, "Policy:", r.Policy)
-	format.Row(w, "Rounds:", fmt.Sprintf("%d, one every %s from %s to %s", r.Rounds, step, formatTime(r.From), formatTime(r.To)))
+	format.Row(w, "Rounds:", fmt.Sprintf("%d, one every %s from %s to %s", r.Rounds, step, format.Time(r.From), format.Time(r.To)))
 	if r.From.After(r.requestedStart) {
-		format.Row(w, "", paint.Warning(fmt.Sprintf("no data between %s and the first round", formatTime(r.requestedStart))))
+		format.Row(w, "", paint.Warning(fmt.Sprintf("no data between %s and the first round", format.Time(r.requestedStart))))
 	}
 	if r.RefusedRounds > 0 {
 		format.Row(w, "Refused:", paint.Warning(fmt.Sprintf("%s: less than %d%% of the clusters had fresh data", format.Plural(r.RefusedRounds, "round"), r.minHealthy)))
 	}
 	format.Row(w, "Best:", fmt.Sprintf("by %s: %s", r.RankedBy, r.describeBest()))
-	format.Row(w, "Switches:", fmt.Sprintf("%d of the best cluster, %s per day", r.Switches, formatDecimal(r.SwitchesPerDay)))
-	format.Row(w, "Published:", formatDecimal(r.ChangesPerDay)+" changes per day")
+	format.Row(w, "Switches:", fmt.Sprintf("%d of the best cluster, %s per day", r.Switches, format.Decimal(r.SwitchesPerDay)))
+	format.Row(w, "Published:", format.Decimal(r.ChangesPerDay)+" changes per day")
 	format.Row(w)
 	columns := []string{"CLUSTER", "SCORE", "TREND", "MIN", "MEDIAN", "MAX", "HELD", "MISSING", "BEST", "CHANGES/DAY"}
 	if wide {
@@ -158,14 +158,14 @@ func (c *backtestCluster) write(w io.Writer, rankedBy string, wide bool) {
 		}
 		best := ""
 		if s.Name == rankedBy {
-			best = formatPercent(c.BestShare)
+			best = format.Percent(c.BestShare)
 		}
 		cells := []string{
-			name, s.Name, sparkline(s.Trend, s.lowest), formatScore(s.Min, "none"), formatScore(s.Median, "none"), formatScore(s.Max, "none"),
-			formatPercent(s.HeldShare), formatPercent(s.MissingShare), best, formatDecimal(s.ChangesPerDay),
+			name, s.Name, sparkline(s.Trend, s.lowest), format.Score(s.Min, "none"), format.Score(s.Median, "none"), format.Score(s.Max, "none"),
+			format.Percent(s.HeldShare), format.Percent(s.MissingShare), best, format.Decimal(s.ChangesPerDay),
 		}
 		if wide {
-			cells = slices.Insert(cells, 8, formatPercent(s.VetoedShare))
+			cells = slices.Insert(cells, 8, format.Percent(s.VetoedShare))
 		}
 		format.Row(w, cells...)
 		name = "" // only in the first row of a cluster
@@ -179,11 +179,11 @@ func (r *backtestReport) describeBest() string {
 	var text []string
 	for _, c := range ranked[:min(3, len(ranked))] {
 		if c.BestShare > 0 {
-			text = append(text, c.Cluster+" "+formatPercent(c.BestShare))
+			text = append(text, c.Cluster+" "+format.Percent(c.BestShare))
 		}
 	}
 	if r.NoBestShare > 0 {
-		text = append(text, "none "+formatPercent(r.NoBestShare))
+		text = append(text, "none "+format.Percent(r.NoBestShare))
 	}
 	return strings.Join(text, ", ") + " of the time"
 }
@@ -209,5 +209,5 @@ func share(n, total int) float64 { return math.Round(1e4*float64(n)/float64(max(
 
 // perDay returns n per day of length, with one decimal.
 func perDay(n int, length time.Duration) float64 {
-	return roundTenth(float64(n) / (length.Hours() / 24))
+	return format.RoundTenth(float64(n) / (length.Hours() / 24))
 }

@@ -30,23 +30,6 @@ Exit codes: 0 on success; 1 if a request failed or the command found a fault, su
 of lint; 2 if the command line is invalid.
 `
 
-// errFindings makes a command exit with exitFailure without an error message, because its
-// output already lists the findings.
-var errFindings = errors.New("findings")
-
-// usageError is the error of an invalid command line.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// app holds the state that all commands share.
-type app struct {
-	genericclioptions.IOStreams
-	flags *genericclioptions.ConfigFlags
-	now   func() time.Time
-	paint format.Painter
-}
-
 // Main runs the plugin and returns its exit code: 0 on success, 1 for findings or a failed
 // request, 2 for an invalid command line.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
@@ -99,14 +82,4 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 	a.flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(newExplain(a), newTop(a), newQuota(a), newProfile(a), newWaste(a), newLint(a), newPreview(a), newBacktest(a), newUnitTest(a), newConnect(a), newRelease(a), newDoctor(a), newUninstall(a))
 	return root
-}
-
-// exactArgs requires n arguments. expected describes them in the error message.
-func exactArgs(n int, expected string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != n {
-			return usagef("expected %s, got %d arguments", expected, len(args))
-		}
-		return nil
-	}
 }

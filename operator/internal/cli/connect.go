@@ -15,12 +15,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// connectManager is the field manager and the label of the objects that connect writes.
-const connectManager = "kubectl-plimsoll"
-
-// managedByLabel is the label of the Secrets that connect wrote and may replace.
-const managedByLabel = "app.kubernetes.io/managed-by"
-
 // connectOptions are the flags of connect.
 type connectOptions struct {
 	kueue      string // namespace of Kueue, on the hub and the workers
@@ -70,7 +64,7 @@ started with the configuration.`,
 			if !strings.Contains(o.secretName, "{cluster}") {
 				return usagef("--secret-name must contain {cluster}")
 			}
-			return a.runConnect(cmd.Context(), o, workers)
+			return connectWorkers(cmd.Context(), a, o, workers)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -101,19 +95,19 @@ func parseWorkers(args []string) ([]newWorker, error) {
 	return workers, nil
 }
 
-// runConnect checks all workers on the hub before it writes anything.
-func (a *app) runConnect(ctx context.Context, o connectOptions, workers []newWorker) error {
-	hub, _, err := a.connect()
+// connectWorkers checks all workers on the hub before it writes anything.
+func connectWorkers(ctx context.Context, a *app, o connectOptions, workers []newWorker) error {
+	hub, _, err := connectHub(a)
 	if err != nil {
 		return err
 	}
-	config, err := a.restConfig()
+	config, err := restConfig(a)
 	if err != nil {
 		return err
 	}
 	var accesses []*workerAccess
 	for _, w := range workers {
-		access, err := a.newWorkerAccess(w, o.kueue)
+		access, err := newWorkerAccess(a, w, o.kueue)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.cluster, err)
 		}
@@ -126,14 +120,14 @@ func (a *app) runConnect(ctx context.Context, o connectOptions, workers []newWor
 		accesses = append(accesses, access)
 	}
 	for i, access := range accesses {
-		if err := a.connectWorker(ctx, hub, o, workers[i], access); err != nil {
+		if err := connectWorker(ctx, a, hub, o, workers[i], access); err != nil {
 			return fmt.Errorf("%s: %w", workers[i].cluster, err)
 		}
 	}
 	if o.dispatcher == "" {
 		return nil
 	}
-	return a.applyDispatcher(ctx, hub, o)
+	return applyDispatcher(ctx, a, hub, o)
 }
 
 // secretKey returns the name of a worker's Secret on the hub.
@@ -165,7 +159,7 @@ func checkHubFor(ctx context.Context, hub client.Client, o connectOptions, clust
 }
 
 // connectWorker creates the account on the worker and the Secret on the hub.
-func (a *app) connectWorker(ctx context.Context, hub client.Client, o connectOptions, w newWorker, access *workerAccess) error {
+func connectWorker(ctx context.Context, a *app, hub client.Client, o connectOptions, w newWorker, access *workerAccess) error {
 	key := o.secretKey(w.cluster)
 	if o.dryRun {
 		_, _ = fmt.Fprintf(a.Out, "%s: would create ServiceAccount %s/%s on %s, and Secret %s on the hub\n", w.cluster, o.kueue, workerAccount, access.config.Host, key)

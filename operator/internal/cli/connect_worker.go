@@ -25,12 +25,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed worker.yaml
-var workerManifests string
-
-// workerAccount is the name of all objects in worker.yaml.
-const workerAccount = "plimsoll-multikueue"
-
 // tokenTimeout is the time that Kubernetes has to fill the Secret with a token, and to let
 // the token in.
 const tokenTimeout = 30 * time.Second
@@ -43,7 +37,7 @@ type workerAccess struct {
 }
 
 // newWorkerAccess connects to the worker with the context of the user's kubeconfig.
-func (a *app) newWorkerAccess(w newWorker, namespace string) (*workerAccess, error) {
+func newWorkerAccess(a *app, w newWorker, namespace string) (*workerAccess, error) {
 	raw, err := a.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return nil, err

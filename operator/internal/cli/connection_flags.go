@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/common/config"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -40,7 +39,8 @@ type connectionFlags struct {
 var sourceTypes = []string{string(v1alpha1.SourcePrometheus), string(v1alpha1.SourceThanos)}
 
 // add adds all flags except --prometheus and --timeout, which not all commands share.
-func (f *connectionFlags) add(flags *pflag.FlagSet) {
+func (f *connectionFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&f.sourceType, "source-type", "", "type of the source: one of "+strings.Join(sourceTypes, "|"))
 	flags.StringVar(&f.label, "cluster-label", "", `label of a series that identifies its cluster (default "cluster")`)
 	flags.StringVar(&f.tenant, "tenant", "", "tenant of Mimir or Thanos")
@@ -53,10 +53,6 @@ func (f *connectionFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.keyFile, "tls-key", "", "file with the key of --tls-cert")
 	flags.StringVar(&f.serverName, "tls-server", "", "host name to expect in the server's certificate")
 	flags.BoolVar(&f.skipVerify, "tls-skip-verify", false, "accept any certificate of the server")
-}
-
-// registerSourceTypeCompletion must be called after add.
-func registerSourceTypeCompletion(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("source-type", cobra.FixedCompletions(sourceTypes, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 }
 
@@ -113,7 +109,7 @@ func (f *connectionFlags) connectSource(a *app, src *v1alpha1.MetricsSource, sec
 	}
 	// Users query through port forwards, and see every label.
 	cfg.AllowLoopback, cfg.AllLabels = true, true
-	cfg.Clusters = a.listClusterNames
+	cfg.Clusters = func(ctx context.Context) ([]string, error) { return hubClusterNames(ctx, a) }
 	if err := f.readCredentials(&cfg.HTTP); err != nil {
 		return nil, err
 	}
@@ -128,9 +124,9 @@ func (f *connectionFlags) connectSource(a *app, src *v1alpha1.MetricsSource, sec
 	return &metricsSource{client: client, info: dial.SourceInfo(src), spec: &src.Spec}, nil
 }
 
-// listClusterNames returns the names of the hub's clusters, for a source with one endpoint per
+// hubClusterNames returns the names of the hub's clusters, for a source with one endpoint per
 // cluster.
-func (a *app) listClusterNames(ctx context.Context) ([]string, error) {
+func hubClusterNames(ctx context.Context, a *app) ([]string, error) {
 	managed, err := listManagedClusters(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("each cluster has its own endpoint, and the clusters of the hub can't be read: %w", err)

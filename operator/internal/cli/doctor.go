@@ -3,54 +3,18 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/internal/format"
-	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
-
-// Results of a check.
-const (
-	resultOK      = "ok"
-	resultFault   = "fault"
-	resultWarning = "warning" // works, and should be changed
-	resultSkipped = "skipped" // the check could not read what it needs
-)
-
-// diagnosis is the result of a check of one object.
-type diagnosis struct {
-	Result  string `json:"result"`
-	Subject string `json:"subject"`
-	Message string `json:"message"`
-	// Fix is what to do about a fault: usually a command.
-	Fix string `json:"fix,omitempty"`
-}
-
-// fault returns a fault. Its message can come from a worker, so it becomes one printable line.
-func fault(subject, message, fix string) diagnosis {
-	return diagnosis{Result: resultFault, Subject: subject, Message: query.Clip(message), Fix: fix}
-}
-
-// warn returns a warning.
-func warn(subject, message, fix string) diagnosis {
-	d := fault(subject, message, fix)
-	d.Result = resultWarning
-	return d
-}
-
-func fine(subject, message string) diagnosis {
-	return diagnosis{Result: resultOK, Subject: subject, Message: message}
-}
 
 // doctor reads the hub once and checks it.
 type doctor struct {
-	*app
+	app       *app
 	client    client.Client
 	namespace string // of the operator
 	kueue     string // namespace of Kueue
@@ -83,7 +47,7 @@ it needs. The exit code is 1 if there is a fault; warnings do not count.`,
 			if err != nil {
 				return err
 			}
-			if err := out.print(a.Out, diagnoses, func(w io.Writer) { a.writeDiagnoses(w, diagnoses) }); err != nil {
+			if err := out.print(a.Out, diagnoses, func(w io.Writer) { writeDiagnoses(w, a.paint, diagnoses) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(diagnoses, func(f diagnosis) bool { return f.Result == resultFault }) {
@@ -96,8 +60,7 @@ it needs. The exit code is 1 if there is a fault; warnings do not count.`,
 	cmd.Flags().StringVar(&d.kueue, "kueue-namespace", "kueue-system", "namespace of Kueue")
 	cmd.Flags().StringVar(&d.metrics.url, "prometheus", "", "base URL of a Prometheus or Thanos with the series of all clusters")
 	d.metrics.addHubSource(cmd.Flags())
-	d.metrics.add(cmd.Flags())
-	registerSourceTypeCompletion(cmd)
+	d.metrics.add(cmd)
 	out.add(cmd)
 	return cmd
 }
@@ -105,7 +68,7 @@ it needs. The exit code is 1 if there is a fault; warnings do not count.`,
 // run returns the diagnoses in the order in which faults should be repaired: a fault can be
 // the cause of those below it.
 func (d *doctor) run(ctx context.Context) ([]diagnosis, error) {
-	c, _, err := d.connect()
+	c, _, err := connectHub(d.app)
 	if err != nil {
 		return nil, err
 	}
@@ -141,36 +104,20 @@ func (d *doctor) run(ctx context.Context) ([]diagnosis, error) {
 	return diagnoses, nil
 }
 
-// skip returns a skipped check if the user may not read the objects, or the error.
-func skip(subject string, err error) ([]diagnosis, error) {
-	if apierrors.IsForbidden(err) {
-		return []diagnosis{{Result: resultSkipped, Subject: subject, Message: "your user may not read it"}}, nil
-	}
-	return nil, reading(subject, err)
-}
-
 // writeDiagnoses writes a table of the diagnoses, and the fix of each fault below it.
-func (a *app) writeDiagnoses(w io.Writer, diagnoses []diagnosis) {
+func writeDiagnoses(w io.Writer, paint format.Painter, diagnoses []diagnosis) {
 	format.Row(w, "RESULT", "SUBJECT", "MESSAGE")
 	for _, f := range diagnoses {
-		result := a.paint.Warning(f.Result)
+		result := paint.Warning(f.Result)
 		switch f.Result {
 		case resultOK:
-			result = a.paint.Good(f.Result)
+			result = paint.Good(f.Result)
 		case resultFault:
-			result = a.paint.Bad(f.Result)
+			result = paint.Bad(f.Result)
 		}
 		format.Row(w, result, f.Subject, f.Message)
 		if f.Fix != "" {
 			format.Row(w, "", "", "→ "+f.Fix)
 		}
 	}
-}
-
-// countOf returns "1 gate" or "2 gates".
-func countOf(n int, singular string) string {
-	if n == 1 {
-		return "1 " + singular
-	}
-	return fmt.Sprintf("%d %ss", n, singular)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/common/version"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 )
 
@@ -29,9 +29,6 @@ import (
 func (d *doctor) readOperatorLogs() string {
 	return fmt.Sprintf("kubectl -n %s logs -l app.kubernetes.io/name=%s --prefix --tail=-1", d.namespace, operatorName)
 }
-
-// operatorName is the name of the operator's Deployment and Lease.
-const operatorName = "plimsoll-operator"
 
 // maxLeaseAge is the age of the Lease from which no replica leads. The operator renews it
 // every two seconds.
@@ -54,7 +51,7 @@ func (d *doctor) checkOperator(ctx context.Context) ([]diagnosis, error) {
 	case deployment.Status.AvailableReplicas == 0:
 		diagnoses = append(diagnoses, fault(subject, "has no available replica", fmt.Sprintf("kubectl -n %s describe pods -l app.kubernetes.io/name=%s", d.namespace, operatorName)))
 	default:
-		diagnoses = append(diagnoses, fine(subject, fmt.Sprintf("%s available, image %s", countOf(int(deployment.Status.AvailableReplicas), "replica"), imageOf(deployment))))
+		diagnoses = append(diagnoses, fine(subject, fmt.Sprintf("%s available, image %s", format.Plural(int(deployment.Status.AvailableReplicas), "replica"), imageOf(deployment))))
 	}
 	d.nominates = nominates(deployment)
 	lease := &coordinationv1.Lease{}
@@ -66,7 +63,7 @@ func (d *doctor) checkOperator(ctx context.Context) ([]diagnosis, error) {
 	case err != nil:
 		skipped, err := skip(subject, err)
 		return append(diagnoses, skipped...), err
-	case lease.Spec.RenewTime == nil || d.now().Sub(lease.Spec.RenewTime.Time) > maxLeaseAge:
+	case lease.Spec.RenewTime == nil || d.app.now().Sub(lease.Spec.RenewTime.Time) > maxLeaseAge:
 		return append(diagnoses, fault(subject, "no replica leads: no workload is decided and no score renewed", d.readOperatorLogs())), nil
 	}
 	leader := ""
@@ -88,20 +85,6 @@ func imageOf(deployment *appsv1.Deployment) string {
 		return containers[0].Image
 	}
 	return "unknown"
-}
-
-// readDispatcher returns the dispatcher in Kueue's configuration. It is empty if the
-// configuration names none. The error of the API server stays as it is.
-func (d *doctor) readDispatcher(ctx context.Context) (string, error) {
-	config := &corev1.ConfigMap{}
-	if err := d.client.Get(ctx, client.ObjectKey{Namespace: d.kueue, Name: kueueConfigMap}, config); err != nil {
-		return "", err
-	}
-	name, err := dispatcherIn(config)
-	if err != nil {
-		return "", fmt.Errorf("ConfigMap %s/%s: %w", d.kueue, kueueConfigMap, err)
-	}
-	return name, nil
 }
 
 // checkKueue checks the version of Kueue and its dispatcher.
@@ -126,7 +109,7 @@ func (d *doctor) checkKueue(ctx context.Context) ([]diagnosis, error) {
 		diagnoses = append(diagnoses, fine(subject, "image "+imageOf(deployment)))
 	}
 	subject = "Kueue's dispatcher"
-	name, err := d.readDispatcher(ctx)
+	name, err := readDispatcher(ctx, d.client, d.kueue)
 	switch {
 	case apierrors.IsNotFound(err):
 		return append(diagnoses, diagnosis{Result: resultSkipped, Subject: subject, Message: "ConfigMap " + d.kueue + "/kueue-manager-config does not exist; the gates' condition DispatcherMatches reports mismatches"}), nil
@@ -304,4 +287,12 @@ func (d *doctor) checkMembers(context.Context) ([]diagnosis, error) {
 		return !hubstate.IsMember(&c)
 	})
 	return diagnoses, nil
+}
+
+// credentialsFix says how to give Kueue access to a worker.
+func credentialsFix(namespace, worker string, cluster *kueue.MultiKueueCluster) string {
+	if cluster == nil || cluster.Spec.ClusterSource.KubeConfig == nil {
+		return "kubectl describe multikueuecluster; then read the logs of Kueue"
+	}
+	return fmt.Sprintf("kubectl plimsoll connect %s=CONTEXT, which writes Secret %s/%s", worker, namespace, cluster.Spec.ClusterSource.KubeConfig.Location)
 }

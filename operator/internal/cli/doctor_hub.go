@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -181,12 +180,4 @@ func (h *hubObjects) cluster(name string) *kueue.MultiKueueCluster {
 		}
 	}
 	return nil
-}
-
-// credentialsFix says how to give Kueue access to a worker.
-func credentialsFix(namespace, worker string, cluster *kueue.MultiKueueCluster) string {
-	if cluster == nil || cluster.Spec.ClusterSource.KubeConfig == nil {
-		return "kubectl describe multikueuecluster; then read the logs of Kueue"
-	}
-	return fmt.Sprintf("kubectl plimsoll connect %s=CONTEXT, which writes Secret %s/%s", worker, namespace, cluster.Spec.ClusterSource.KubeConfig.Location)
 }

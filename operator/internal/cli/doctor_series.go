@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
@@ -135,7 +136,7 @@ func (c *seriesCheck) checkMapping() {
 		case ambiguous[value] != nil:
 			others := slices.DeleteFunc(slices.Clone(ambiguous[value]), func(name string) bool { return name == cluster.Name })
 			c.silent[cluster.Name] = true
-			c.add(cluster.Name, fmt.Sprintf("shares the value %s of %s with %s, so MetricsSource %s finds the series of none of them", value, property, abbreviate(others), info.Name), fix)
+			c.add(cluster.Name, fmt.Sprintf("shares the value %s of %s with %s, so MetricsSource %s finds the series of none of them", value, property, format.Abbreviate(others), info.Name), fix)
 		}
 	}
 }
@@ -160,7 +161,7 @@ func (c *seriesCheck) checkQuota(ctx context.Context) {
 		c.addFine(quotaSeries)
 	default:
 		c.diagnoses = append(c.diagnoses, warn("quota of workers",
-			"Kueue exports no quota of ClusterQueues on "+abbreviate(missing)+": gates send workloads there without regard to it", quotaFix))
+			"Kueue exports no quota of ClusterQueues on "+format.Abbreviate(missing)+": gates send workloads there without regard to it", quotaFix))
 	}
 }
 
@@ -177,7 +178,7 @@ func (c *seriesCheck) add(cluster, message, fix string) {
 
 func (c *seriesCheck) addFine(series string) {
 	if n := len(c.hub.managed.Items) - len(c.silent); n > 0 {
-		c.diagnoses = append(c.diagnoses, fine("series", series+" exists for "+countOf(n, "cluster")))
+		c.diagnoses = append(c.diagnoses, fine("series", series+" exists for "+format.Plural(n, "cluster")))
 	}
 }
 
@@ -185,7 +186,7 @@ func (c *seriesCheck) addFine(series string) {
 // such series. It adds a fault for each cluster whose endpoint failed. If the response says
 // nothing about a missing series, it adds a fault and returns false.
 func (c *seriesCheck) clustersWithout(ctx context.Context, series string) (missing []string, ok bool) {
-	result, err := c.source.client.Query(ctx, fmt.Sprintf("count by (%s) (%s)", c.source.info.ClusterLabel, series), c.now())
+	result, err := c.source.client.Query(ctx, fmt.Sprintf("count by (%s) (%s)", c.source.info.ClusterLabel, series), c.app.now())
 	switch {
 	case err != nil:
 		c.diagnoses = append(c.diagnoses, fault("Prometheus", err.Error(), "check the address and the credentials of --prometheus"))

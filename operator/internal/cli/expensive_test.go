@@ -4,7 +4,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -67,32 +66,5 @@ func TestDoctorFindsNoFaultInWhatIsForbidden(t *testing.T) {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
 		})
-	}
-}
-
-// TestSampleTestsFailAfterChanges checks that the tests of a policy fail after any change
-// of a query, a normalization, a veto, a weight or of freshness.
-func TestSampleTestsFailAfterChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many runs of the command")
-	}
-	a := &app{}
-	for _, file := range glob(t, "tests/*.yaml") {
-		suite, err := a.readTestFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, change := range policyChanges(&suite.policy.Spec) {
-			spec := suite.policy.Spec.DeepCopy()
-			change(spec)
-			failed := false
-			for i := range suite.tests {
-				differ, err := suite.tests[i].run(context.Background(), spec, suite.rules, "cluster")
-				failed = failed || err != nil || len(differ) > 0
-			}
-			if !failed {
-				t.Errorf("the tests in %s pass after the change of %s", file, name)
-			}
-		}
 	}
 }

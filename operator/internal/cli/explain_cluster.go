@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,7 +49,7 @@ func newExplainCluster(a *app) *cobra.Command {
 		Short:             "Show the scores of a cluster from every policy",
 		Long:              "Show the scores of a cluster from every policy.\n\n" + operatorHelp,
 		Args:              exactArgs(1, "the name of a ManagedCluster"),
-		ValidArgsFunction: a.completeFromHub(listClusterNames),
+		ValidArgsFunction: completeFromHub(a, listClusterNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err
@@ -77,7 +78,7 @@ func explainCluster(ctx context.Context, a *app, operator *operatorFlags, name s
 	if failure == nil || operator.isFatal(failure) {
 		return list, "", failure
 	}
-	c, _, err := a.connect()
+	c, _, err := connectHub(a)
 	if err != nil {
 		return nil, "", err
 	}
@@ -151,7 +152,7 @@ func writeScores(w io.Writer, clusters []clusterReport, byPolicy bool, now time.
 			name = c.Policy
 		}
 		for _, s := range c.Scores {
-			format.Row(w, name, s.Name, formatScore(s.Value, "-"), formatFloat(s.Points), formatFloat(s.Raw), formatSampleAge(s.SampleTime, now), s.describeState(now))
+			format.Row(w, name, s.Name, format.Score(s.Value, "-"), format.Float(s.Points), format.Float(s.Raw), format.SampleAge(s.SampleTime, now), s.describeState(now))
 		}
 	}
 }
@@ -173,4 +174,13 @@ func (s scoreReport) describeState(now time.Time) string {
 		text += ", valid for " + format.Duration(until.Sub(now))
 	}
 	return text
+}
+
+func listClusterNames(ctx context.Context, c client.Client, _ string) (names []string, err error) {
+	list := &clusterv1.ManagedClusterList{}
+	err = c.List(ctx, list)
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, err
 }

@@ -16,6 +16,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/explain"
 	"plimsoll.dev/plimsoll/operator/internal/format"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 )
 
 // policyReport is the output of explain policy: the conditions of the policy and its last
@@ -61,7 +62,7 @@ func newExplainPolicy(a *app) *cobra.Command {
 		Short:             "Show the queries of a policy, their results, and the score of each cluster",
 		Long:              "Show the queries of a policy in its last round, their results, and the score of each cluster.\n\n" + operatorHelp,
 		Args:              exactArgs(1, "the name of a ScoringPolicy"),
-		ValidArgsFunction: a.completeFromHub(listPolicyNames),
+		ValidArgsFunction: completeFromHub(a, listPolicyNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err
@@ -82,7 +83,7 @@ func newExplainPolicy(a *app) *cobra.Command {
 }
 
 func explainPolicy(ctx context.Context, a *app, operator *operatorFlags, name string) (*policyReport, error) {
-	c, _, err := a.connect()
+	c, _, err := connectHub(a)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (r *policyReport) writeSummary(w io.Writer, a *app) {
 		format.Row(w, "Warning:", a.paint.Warning(warning))
 	}
 	for _, q := range r.Queries {
-		format.Row(w, "Query:", cmp.Or(q.Score, freshnessName)+": "+strings.Join(strings.Fields(q.Query), " "))
+		format.Row(w, "Query:", cmp.Or(q.Score, round.FreshnessName)+": "+strings.Join(strings.Fields(q.Query), " "))
 		format.Row(w, "", fmt.Sprintf("%d series in %.0f ms", q.Series, q.DurationMS))
 		for _, warning := range q.Warnings {
 			format.Row(w, "", a.paint.Warning("warning: "+warning))
@@ -156,4 +157,13 @@ func (r *policyReport) writeSummary(w io.Writer, a *app) {
 	for _, note := range r.NotShown {
 		format.Row(w, "Not shown:", note)
 	}
+}
+
+func listPolicyNames(ctx context.Context, c client.Client, _ string) (names []string, err error) {
+	list := &v1alpha1.ScoringPolicyList{}
+	err = c.List(ctx, list)
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, err
 }

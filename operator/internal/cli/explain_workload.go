@@ -40,7 +40,7 @@ scores and the reservations of each candidate cluster.
 			}
 			return out.print(a.Out, report, func(w io.Writer) { report.WriteRows(w, a.paint, a.now(), out.isWide()) })
 		},
-		ValidArgsFunction: a.completeFromHub(listWorkloadNames),
+		ValidArgsFunction: completeFromHub(a, listWorkloadNames),
 	}
 	out.add(cmd)
 	operator.add(cmd.Flags())
@@ -48,7 +48,7 @@ scores and the reservations of each candidate cluster.
 }
 
 func explainWorkload(ctx context.Context, a *app, operator *operatorFlags, name string) (*explain.Report, error) {
-	c, namespace, err := a.connect()
+	c, namespace, err := connectHub(a)
 	if err != nil {
 		return nil, err
 	}
@@ -144,4 +144,17 @@ func ownerOf(wl *kueue.Workload) string {
 		return strings.ToLower(owner.Kind) + "/" + owner.Name
 	}
 	return ""
+}
+
+// listWorkloadNames returns the names of all workloads and of their owners, as KIND/NAME.
+func listWorkloadNames(ctx context.Context, c client.Client, namespace string) (names []string, err error) {
+	list := &kueue.WorkloadList{}
+	err = c.List(ctx, list, client.InNamespace(namespace))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+		if owner := ownerOf(&list.Items[i]); owner != "" {
+			names = append(names, owner)
+		}
+	}
+	return names, err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 )
 
 var (
@@ -79,7 +81,7 @@ func init() {
 const defaultHost = "localhost:8080"
 
 // restConfig returns the configuration of the hub from the command line and the kubeconfig.
-func (a *app) restConfig() (*rest.Config, error) {
+func restConfig(a *app) (*rest.Config, error) {
 	config, err := a.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("can't find the hub: %w (set --kubeconfig or KUBECONFIG)", err)
@@ -90,9 +92,9 @@ func (a *app) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// connect returns a client of the hub and the namespace of the command line or kubeconfig.
-func (a *app) connect() (client.Client, string, error) {
-	config, err := a.restConfig()
+// connectHub returns a client of the hub and the namespace of the command line or kubeconfig.
+func connectHub(a *app) (client.Client, string, error) {
+	config, err := restConfig(a)
 	if err != nil {
 		return nil, "", err
 	}
@@ -123,4 +125,16 @@ func reading(objects string, err error) error {
 func noSuchResource(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
+}
+
+// operatorName is the name of the operator's Deployment and Lease.
+const operatorName = "plimsoll-operator"
+
+func listManagedClusters(ctx context.Context, a *app) ([]clusterv1.ManagedCluster, error) {
+	c, _, err := connectHub(a)
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := hubstate.ManagedClusters(ctx, c)
+	return clusters, reading("ManagedClusters", err)
 }

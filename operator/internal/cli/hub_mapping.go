@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/dial"
@@ -130,7 +131,7 @@ func (s *fleetSource) byCluster(a *app, what string, samples []query.Sample, add
 		owner  string
 	}{{unknown, "no ManagedCluster"}, {shared, "several ManagedClusters"}} {
 		if len(left.series) > 0 {
-			_, _ = fmt.Fprintf(a.ErrOut, "warning: %s leave out series of %s: %s\n", what, left.owner, abbreviate(slices.Sorted(maps.Keys(left.series))))
+			_, _ = fmt.Fprintf(a.ErrOut, "warning: %s leave out series of %s: %s\n", what, left.owner, format.Abbreviate(slices.Sorted(maps.Keys(left.series))))
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (s *fleetSource) byCluster(a *app, what string, samples []query.Sample, add
 // findMapping returns the mapping of a MetricsSource of the hub. It is nil if there is no hub, or if
 // the hub has no such MetricsSource.
 func findMapping(ctx context.Context, a *app, name string) (*v1alpha1.MetricsSource, error) {
-	c, _, err := a.connect()
+	c, _, err := connectHub(a)
 	if err != nil {
 		return nil, nil // preview and backtest work without a hub
 	}
@@ -151,7 +152,7 @@ func findMapping(ctx context.Context, a *app, name string) (*v1alpha1.MetricsSou
 }
 
 func listMetricsSources(ctx context.Context, a *app) ([]v1alpha1.MetricsSource, error) {
-	c, _, err := a.connect()
+	c, _, err := connectHub(a)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 // warnIncomplete writes a warning for each reason why the result of a query lacks data. what are
 // the numbers that come from the query, as a plural.
-func (a *app) warnIncomplete(what string, result query.Result) {
+func warnIncomplete(a *app, what string, result query.Result) {
 	if result.Partial {
 		_, _ = fmt.Fprintf(a.ErrOut, "warning: %s are incomplete: the response is partial: %s\n", what, result.PartialReason)
 	}

@@ -94,8 +94,7 @@ can read them.`,
 	cmd.Flags().BoolVar(&asRules, "as-rules", false, "print the queries as a file of recording rules, and check only what an API server would refuse")
 	cmd.Flags().StringVar(&flags.url, "prometheus", "", "URL of a server on which to count the series of each selector")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", flags.timeout, "timeout of one query to the server; 0 uses the default of a source")
-	flags.add(cmd.Flags())
-	registerSourceTypeCompletion(cmd)
+	flags.add(cmd)
 	out.add(cmd)
 	return cmd
 }
@@ -109,7 +108,7 @@ func readDocuments(a *app, names []string) (*linter, error) {
 	}
 	l := &linter{files: files, findings: []finding{}, policies: map[string]*v1alpha1.ScoringPolicy{}, sources: map[string]*v1alpha1.MetricsSource{}}
 	for _, file := range files {
-		content, err := a.readFile(file)
+		content, err := readFile(a, file)
 		if err != nil {
 			return nil, err
 		}

@@ -2,14 +2,16 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
 var (
@@ -25,7 +27,11 @@ func TestLintCorpus(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			path := filepath.Join("testdata", "lint", file)
 			var out, errOut bytes.Buffer
-			Main(context.Background(), []string{"lint", "-f", path, "-o", "json"}, strings.NewReader(""), &out, &errOut)
+			cmd := newLint(&app{IOStreams: genericclioptions.IOStreams{Out: &out, ErrOut: &errOut}})
+			cmd.SetArgs([]string{"-f", path, "-o", "json"})
+			if err := cmd.ExecuteContext(t.Context()); err != nil && !errors.Is(err, errFindings) {
+				t.Fatal(err)
+			}
 			var findings []finding
 			if err := json.Unmarshal(out.Bytes(), &findings); err != nil {
 				t.Fatalf("%v: %s", err, &errOut)

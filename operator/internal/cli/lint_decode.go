@@ -42,13 +42,8 @@ type document struct {
 	object string   // kind and name
 }
 
-// The parsers of YAML and JSON report positions and fields only in their messages.
-var (
-	yamlSyntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
-	strictError     = regexp.MustCompile(`unknown field "([^"]+)"`)
-	repeatedKey     = regexp.MustCompile(`key "([^"]+)" already set in map`)
-	typeError       = regexp.MustCompile(`cannot unmarshal (\S+) into Go struct field [^.]+\.(\S+) of type (\S+)`)
-)
+// yamlSyntaxError matches an error of the YAML parser, which reports the position only in its message.
+var yamlSyntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // readFile decodes all documents of a file.
 func (l *linter) readFile(name string, content []byte) error {
@@ -181,11 +176,6 @@ func (l *linter) checkRepeatedObject(d *document) {
 	}
 }
 
-// isList reports whether a document is a list of objects, as kubectl get -o yaml prints them.
-func isList(apiVersion, kind string) bool {
-	return apiVersion == "v1" && kind == "List" || apiVersion == v1alpha1.GroupVersion.String() && strings.HasSuffix(kind, "List")
-}
-
 // checkSchema reports what the schema and the rules of the CRD refuse, and whether there is
 // anything.
 func (l *linter) checkSchema(d *document, content []byte) (refused bool, err error) {
@@ -212,30 +202,6 @@ func (l *linter) checkObject(o decodedObject) {
 	case *v1alpha1.TrialPolicy:
 		l.checkTrialPolicy(o.doc, object)
 	}
-}
-
-// explainDecodeError returns the path of the field that can't be decoded, and a message
-// without the names of Go types.
-func explainDecodeError(err error) (path, message string) {
-	if m := typeError.FindStringSubmatch(err.Error()); m != nil {
-		return m[2], "must be of type " + m[3] + ", not " + m[1]
-	}
-	return "", err.Error()
-}
-
-// explainUnknownType returns the field that names no type of the API, and what is wrong with it.
-// path is empty for a type of the API.
-func explainUnknownType(apiVersion, kind string) (path, message string) {
-	known := v1alpha1.GroupVersion
-	switch {
-	case apiVersion == "":
-		return "apiVersion", fmt.Sprintf("must be %s", known)
-	case apiVersion != known.String():
-		return "apiVersion", fmt.Sprintf("must be %s, not %s", known, apiVersion)
-	case !scheme.Recognizes(known.WithKind(kind)):
-		return "kind", fmt.Sprintf("unknown kind: %s has MetricsSource, ScoringPolicy, PlacementGate, CapacityPolicy, ReclaimPolicy and TrialPolicy", known)
-	}
-	return "", ""
 }
 
 // add adds a finding about the field at path.

@@ -70,7 +70,7 @@ func (s *metricsSource) countSeries(ctx context.Context, a *app, selector string
 	if err != nil {
 		return seriesCount{}, fmt.Errorf("count the series of %s: %w", selector, err)
 	}
-	a.warnIncomplete("the series of "+selector, result)
+	warnIncomplete(a, "the series of "+selector, result)
 	n := seriesCount{incomplete: isIncomplete(result)}
 	for _, sample := range result.Samples {
 		n.series += sample.Value

@@ -42,7 +42,7 @@ func readManifests(a *app, names []string) (*manifests, error) {
 		return nil, err
 	}
 	for _, file := range files {
-		content, err := a.readFile(file)
+		content, err := readFile(a, file)
 		if err != nil {
 			return nil, err
 		}
@@ -218,7 +218,7 @@ func expandFolders(names []string) ([]string, error) {
 const stdinName = "-"
 
 // readFile returns the content of a file or of standard input.
-func (a *app) readFile(file string) ([]byte, error) {
+func readFile(a *app, file string) ([]byte, error) {
 	if file == stdinName {
 		return io.ReadAll(a.In)
 	}

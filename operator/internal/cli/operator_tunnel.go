@@ -41,14 +41,14 @@ const (
 // The operator reviews the token of each request. Kubeconfigs with a client certificate have
 // none: the client then requests one for the ServiceAccount plimsoll-explainer.
 func (o *operatorFlags) tunnelClient(ctx context.Context, a *app) (*http.Client, error) {
-	config, err := a.restConfig()
+	config, err := restConfig(a)
 	if err != nil {
 		return nil, err
 	}
 	if config.Impersonate.UserName != "" {
 		return nil, errors.New("the operator checks your own token and ignores --as: set --operator-url and --token-file instead")
 	}
-	hub, _, err := a.connect()
+	hub, _, err := connectHub(a)
 	if err != nil {
 		return nil, err
 	}

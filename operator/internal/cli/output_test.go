@@ -2,32 +2,11 @@ package cli
 
 import (
 	"bytes"
-	"io"
 	"os"
-	"regexp"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-
-	"plimsoll.dev/plimsoll/operator/internal/format"
 )
-
-// Without its colors, a table on a terminal is the table in a file.
-func TestColorsOfDiagnosesDoNotMoveColumns(t *testing.T) {
-	write := func(paint format.Painter) string {
-		var out bytes.Buffer
-		diagnoses := []diagnosis{fine("Kueue's dispatcher", "plimsoll.dev/dispatcher"), fault("worker cluster1", "is not connected", "kubectl plimsoll connect"), warn("Kueue", "is not installed", "install it")}
-		if err := format.Table(&out, func(w io.Writer) { (&app{paint: paint}).writeDiagnoses(w, diagnoses) }); err != nil {
-			t.Fatal(err)
-		}
-		return out.String()
-	}
-	colored := write(true)
-	plain := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(colored, "")
-	if want := write(false); plain != want || plain == colored {
-		t.Errorf("got\n%swant\n%s", colored, want)
-	}
-}
 
 func TestProgressIsOnlyWrittenToTerminals(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "stderr")

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -32,12 +32,13 @@ type policyFlags struct {
 	connection connectionFlags
 }
 
-func (f *policyFlags) add(flags *pflag.FlagSet) {
+func (f *policyFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.files, "filename", "f", nil, "files or folders with a ScoringPolicy, or - for standard input")
 	flags.StringVar(&f.connection.url, "prometheus", "", "URL of Prometheus, Thanos Query or Mimir; {cluster} in it is replaced by the name of each cluster")
 	flags.StringSliceVar(&f.clusters, "clusters", nil, "names of clusters to score, instead of those of the hub")
 	flags.DurationVar(&f.connection.timeout, "timeout", f.connection.timeout, "timeout of one query; 0 uses the limits of the source")
-	f.connection.add(flags)
+	f.connection.add(cmd)
 }
 
 func (f *policyFlags) check() error {
@@ -130,13 +131,4 @@ func (f *policyFlags) filterClusters(managed []clusterv1.ManagedCluster, e *eval
 		return nil, errors.New("no cluster of the hub matches: check clusterSelector, or set other names with --clusters")
 	}
 	return clusters, nil
-}
-
-func listManagedClusters(ctx context.Context, a *app) ([]clusterv1.ManagedCluster, error) {
-	c, _, err := a.connect()
-	if err != nil {
-		return nil, err
-	}
-	clusters, err := hubstate.ManagedClusters(ctx, c)
-	return clusters, reading("ManagedClusters", err)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -17,21 +16,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
-
-// freshnessName stands for the name of a score in messages about the freshness query.
-const freshnessName = "freshness"
-
-// previewRow is one score of one cluster in a first round. Value is nil if the score would
-// not be published.
-type previewRow struct {
-	Cluster string   `json:"cluster"`
-	Score   string   `json:"score"`
-	Value   *int32   `json:"value,omitempty"`
-	Points  *float64 `json:"points,omitempty"`
-	Raw     *float64 `json:"raw,omitempty"`
-	State   string   `json:"state"`
-	Outcome string   `json:"outcome"`
-}
 
 func newPreview(a *app) *cobra.Command {
 	var (
@@ -57,8 +41,7 @@ are still printed.`,
 			return preview(cmd.Context(), a, &flags, &out)
 		},
 	}
-	flags.add(cmd.Flags())
-	registerSourceTypeCompletion(cmd)
+	flags.add(cmd)
 	out.add(cmd)
 	return cmd
 }
@@ -121,26 +104,6 @@ func listResultClusters(ctx context.Context, req round.Request, label string) ([
 	return names, nil
 }
 
-func previewRows(r *score.Result) []previewRow {
-	rows := []previewRow{}
-	for i, cluster := range r.Clusters {
-		for s, cell := range r.Row(i) {
-			row := previewRow{Cluster: cluster, Score: r.Names[s], State: cell.State.String(), Outcome: cell.Outcome.String()}
-			if cell.State != score.Omitted {
-				row.Value = &cell.Value
-			}
-			if points, ok := cell.KnownPoints(); ok {
-				row.Points = &points
-			}
-			if cell.Outcome == score.OK && !math.IsNaN(cell.Raw) {
-				row.Raw = &cell.Raw
-			}
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
 func writePreview(w io.Writer, rows []previewRow, wide bool) {
 	columns := []string{"CLUSTER", "SCORE", "VALUE", "RAW", "STATE", "OUTCOME"}
 	if wide {
@@ -150,12 +113,12 @@ func writePreview(w io.Writer, rows []previewRow, wide bool) {
 	for _, r := range rows {
 		points, raw := "-", "-"
 		if r.Points != nil {
-			points = formatDecimal(roundTenth(*r.Points))
+			points = format.Decimal(format.RoundTenth(*r.Points))
 		}
 		if r.Raw != nil {
-			raw = formatRaw(*r.Raw)
+			raw = format.Raw(*r.Raw)
 		}
-		cells := []string{r.Cluster, r.Score, formatScore(r.Value, "-"), raw, r.State, r.Outcome}
+		cells := []string{r.Cluster, r.Score, format.Score(r.Value, "-"), raw, r.State, r.Outcome}
 		if wide {
 			cells = slices.Insert(cells, 3, points)
 		}
@@ -210,47 +173,8 @@ func writeOutcomeHints(w io.Writer, r *score.Result, hasTotal bool, label string
 		for _, outcome := range slices.Sorted(maps.Keys(clusters)) {
 			if hint := outcomeHints[outcome]; hint != "" {
 				hint = strings.ReplaceAll(hint, "$label", label)
-				_, _ = fmt.Fprintf(w, "info: %s: %s for %s: %s\n", name, outcome, abbreviate(clusters[outcome]), hint)
+				_, _ = fmt.Fprintf(w, "info: %s: %s for %s: %s\n", name, outcome, format.Abbreviate(clusters[outcome]), hint)
 			}
 		}
 	}
-}
-
-// abbreviate joins names, of many only the first ones.
-func abbreviate(names []string) string {
-	const limit = 3
-	if len(names) > limit {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
-	}
-	return strings.Join(names, ", ")
-}
-
-// roundQueries returns the queries of all scores and of freshness, under freshnessName.
-func roundQueries(report *round.Report) []round.QueryReport {
-	queries := slices.Clone(report.Scores)
-	if report.Freshness != nil {
-		freshness := *report.Freshness
-		freshness.Name = freshnessName
-		queries = append(queries, freshness)
-	}
-	return queries
-}
-
-// queryErrors joins the errors of all queries of a round.
-func queryErrors(report *round.Report) error {
-	var errs []error
-	for _, q := range roundQueries(report) {
-		switch {
-		case q.Problems != nil:
-			errs = append(errs, fmt.Errorf("%s: %s", q.Name, promql.Strings(q.Problems)))
-		case q.Err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w", q.Name, q.Err))
-		case q.NoMatch != nil:
-			errs = append(errs, fmt.Errorf("%s: %s", q.Name, q.NoMatch))
-		}
-		for _, problem := range q.NameProblems() {
-			errs = append(errs, fmt.Errorf("%s: %s", q.Name, problem))
-		}
-	}
-	return errors.Join(append(errs, report.Result.TotalErr)...)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
@@ -47,6 +48,6 @@ func (r *responseRecorder) writeForeignSeries(w io.Writer, report *round.Report,
 			named = append(named, fmt.Sprintf("%s=%q", clusters.Label(), s.Label(clusters.Label())))
 		}
 		slices.Sort(named)
-		_, _ = fmt.Fprintf(w, "info: %s: %d series match no scored cluster: %s\n", q.Name, len(foreign), abbreviate(slices.Compact(named)))
+		_, _ = fmt.Fprintf(w, "info: %s: %d series match no scored cluster: %s\n", q.Name, len(foreign), format.Abbreviate(slices.Compact(named)))
 	}
 }

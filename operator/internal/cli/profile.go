@@ -53,7 +53,7 @@ Only workloads of a PlacementGate with the section profiles are profiled.`,
 
 // readProfiles returns the profiles of the namespace, or the named one.
 func readProfiles(ctx context.Context, a *app, names []string) ([]v1alpha1.JobProfile, error) {
-	c, namespace, err := a.connect()
+	c, namespace, err := connectHub(a)
 	if err != nil {
 		return nil, err
 	}

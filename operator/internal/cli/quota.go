@@ -83,7 +83,7 @@ any. This is what mode Apply would change.`,
 
 // readQuotas returns the quotas of all policies by policy, in the order of their specs.
 func readQuotas(ctx context.Context, a *app) ([]quotaRow, error) {
-	c, _, err := a.connect()
+	c, _, err := connectHub(a)
 	if err != nil {
 		return nil, err
 	}

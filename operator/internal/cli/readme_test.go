@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	command = regexp.MustCompile(`(?m)^(?:kubectl plimsoll|bin/kubectl-plimsoll) ([^#\n]+)`)
+	shellCommand = regexp.MustCompile(`(?m)^(?:kubectl plimsoll|bin/kubectl-plimsoll) ([^#\n]+)`)
 	address = regexp.MustCompile(`http://localhost:9090|\bURL\b`)
 )
 
@@ -28,8 +28,8 @@ const readmeHistory = `load 5m
   cluster:plimsoll_gpu_utilization:avg{cluster="cluster1"} 0.5x288
 `
 
-// TestReadmeCommands runs every command of the README, and checks that the README shows
-// every command of the plugin.
+// TestReadmeCommands runs every shellCommand of the README, and checks that the README shows
+// every shellCommand of the plugin.
 func TestReadmeCommands(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	script, shown := &txtar.Archive{}, map[string]bool{}
 	text := "cd " + root + "\n"
-	for _, m := range command.FindAllStringSubmatch(string(readme), -1) {
+	for _, m := range shellCommand.FindAllStringSubmatch(string(readme), -1) {
 		words := strings.Fields(address.ReplaceAllString(m[1], "$$PROMETHEUS"))
 		shown[words[0]] = true
 		var args []string

@@ -33,7 +33,7 @@ the gate that no MultiKueueConfig refers to and that no unfinished workload runs
 nominated to or is being evicted from, such as those of clusters that have left the fleet.
 Kueue keeps a connection to every MultiKueueCluster.`,
 		Args:              exactArgs(1, "the name of a PlacementGate"),
-		ValidArgsFunction: a.completeFromHub(listReleasableGates),
+		ValidArgsFunction: completeFromHub(a, listReleasableGates),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if unused {
 				return releaseUnused(cmd.Context(), a, args[0], dryRun)
@@ -48,7 +48,7 @@ Kueue keeps a connection to every MultiKueueCluster.`,
 
 // release deletes all objects of a deleted gate, unless any of them is in use.
 func release(ctx context.Context, a *app, name string, dryRun bool) error {
-	c, _, err := a.connect()
+	c, _, err := connectHub(a)
 	if err != nil {
 		return err
 	}
@@ -81,14 +81,14 @@ func release(ctx context.Context, a *app, name string, dryRun bool) error {
 	for i := range clusters.Items {
 		objects = append(objects, &clusters.Items[i])
 	}
-	return a.deleteObjects(ctx, c, objects, dryRun)
+	return deleteObjects(ctx, a, c, objects, dryRun)
 }
 
 // releaseUnused deletes the unused MultiKueueClusters of a gate. A gate can start to use a
 // MultiKueueCluster at the same time. This is safe: the gate creates the object again before
 // its MultiKueueConfig refers to the name.
 func releaseUnused(ctx context.Context, a *app, name string, dryRun bool) error {
-	c, _, err := a.connect()
+	c, _, err := connectHub(a)
 	if err != nil {
 		return err
 	}
@@ -106,11 +106,11 @@ func releaseUnused(ctx context.Context, a *app, name string, dryRun bool) error 
 			objects = append(objects, &clusters.Items[i])
 		}
 	}
-	return a.deleteObjects(ctx, c, objects, dryRun)
+	return deleteObjects(ctx, a, c, objects, dryRun)
 }
 
 // deleteObjects deletes MultiKueueConfigs and MultiKueueClusters and prints their names.
-func (a *app) deleteObjects(ctx context.Context, c client.Client, objects []client.Object, dryRun bool) error {
+func deleteObjects(ctx context.Context, a *app, c client.Client, objects []client.Object, dryRun bool) error {
 	if len(objects) == 0 {
 		_, _ = fmt.Fprintln(a.ErrOut, "Nothing to release.")
 	}
@@ -239,4 +239,14 @@ func findUsedClusters(ctx context.Context, c client.Client) (map[string]bool, er
 		}
 	}
 	return used, nil
+}
+
+// listReleasableGates returns the gates that own a MultiKueueConfig.
+func listReleasableGates(ctx context.Context, c client.Client, _ string) (names []string, err error) {
+	list := &kueue.MultiKueueConfigList{}
+	err = c.List(ctx, list, client.HasLabels{v1alpha1.ManagedByLabel})
+	for i := range list.Items {
+		names = append(names, list.Items[i].Labels[v1alpha1.ManagedByLabel])
+	}
+	return names, err
 }

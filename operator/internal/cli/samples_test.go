@@ -2,19 +2,14 @@ package cli
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/yaml"
-
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
 const samples = "../../../config/samples"
@@ -30,10 +25,11 @@ func glob(t *testing.T, pattern string) []string {
 
 func TestSampleTestsPass(t *testing.T) {
 	files := glob(t, "tests/*.yaml")
-	var out, errOut bytes.Buffer
-	code := Main(context.Background(), append([]string{"test"}, files...), strings.NewReader(""), &out, &errOut)
-	if code != exitOK || strings.Count(out.String(), "ok ") < len(files) {
-		t.Errorf("exit code %d\n%s%s", code, &out, &errOut)
+	var out bytes.Buffer
+	cmd := newUnitTest(&app{IOStreams: genericclioptions.IOStreams{Out: &out, ErrOut: &out}})
+	cmd.SetArgs(files)
+	if err := cmd.ExecuteContext(t.Context()); err != nil || strings.Count(out.String(), "ok ") < len(files) {
+		t.Errorf("error %v\n%s", err, &out)
 	}
 }
 
@@ -65,50 +61,4 @@ func TestSamplePoliciesHaveCommentsAndTests(t *testing.T) {
 			t.Errorf("no file in config/samples/tests tests %s", file)
 		}
 	}
-}
-
-// policyChanges returns functions that change a policy, by the name of the change.
-func policyChanges(spec *v1alpha1.ScoringPolicySpec) map[string]func(*v1alpha1.ScoringPolicySpec) {
-	all := map[string]func(*v1alpha1.ScoringPolicySpec){}
-	if spec.Freshness != nil {
-		all["freshness"] = func(s *v1alpha1.ScoringPolicySpec) { s.Freshness = nil }
-		all["freshness.maxAgeSeconds"] = func(s *v1alpha1.ScoringPolicySpec) { s.Freshness.MaxAgeSeconds = 86400 }
-	}
-	for i := range spec.Scores {
-		original := &spec.Scores[i]
-		add := func(name string, change func(*v1alpha1.ScoreSpec)) {
-			all[original.Name+"'s "+name] = func(s *v1alpha1.ScoringPolicySpec) { change(&s.Scores[i]) }
-		}
-		add("query", func(s *v1alpha1.ScoreSpec) { s.Query = fmt.Sprintf("-0.9 * (%s)", s.Query) })
-		add("query by a tenth", func(s *v1alpha1.ScoreSpec) {
-			if s.Normalize.Fleet != nil {
-				s.Query = fmt.Sprintf("(%s) ^ 2", s.Query)
-				return
-			}
-			s.Query = fmt.Sprintf("1.1 * (%s)", s.Query)
-		})
-		if original.Normalize.Linear != nil {
-			add("from", func(s *v1alpha1.ScoreSpec) { s.Normalize.Linear.From = nearFrom(s.Normalize.Linear) })
-			add("to", func(s *v1alpha1.ScoreSpec) { s.Normalize.Linear.To = nearFrom(s.Normalize.Linear) })
-		}
-		if original.Normalize.Fleet != nil {
-			add("order", func(s *v1alpha1.ScoreSpec) { s.Normalize.Fleet.Descending = !s.Normalize.Fleet.Descending })
-		}
-		if original.Minimum != nil {
-			add("veto", func(s *v1alpha1.ScoreSpec) { s.Minimum = nil })
-		}
-		if hasOtherScores := slices.ContainsFunc(spec.Scores, func(s v1alpha1.ScoreSpec) bool { return s.Name != original.Name && (s.Weight == nil || *s.Weight > 0) }); spec.Total != nil && hasOtherScores {
-			add("weight", func(s *v1alpha1.ScoreSpec) { w := int32(7); s.Weight = &w })
-		}
-		add("range", func(s *v1alpha1.ScoreSpec) {
-			s.Range = map[v1alpha1.ScoreRange]v1alpha1.ScoreRange{"": v1alpha1.RangeFull, v1alpha1.RangeFull: ""}[s.Range]
-		})
-	}
-	return all
-}
-
-// nearFrom returns the value a tenth of the way between from and to.
-func nearFrom(l *v1alpha1.Linear) resource.Quantity {
-	from, to := l.From.AsApproximateFloat64(), l.To.AsApproximateFloat64()
-	return resource.MustParse(fmt.Sprintf("%.6f", from+(to-from)/10))
 }

@@ -76,14 +76,13 @@ lacks data: the sums are then too small.`,
 	}
 	cmd.Flags().StringVar(&flags.url, "prometheus", "", "base URL of a Prometheus or Thanos to query for free devices")
 	flags.addHubSource(cmd.Flags())
-	flags.add(cmd.Flags())
-	registerSourceTypeCompletion(cmd)
+	flags.add(cmd)
 	out.add(cmd)
 	return cmd
 }
 
 func top(ctx context.Context, a *app, flags *connectionFlags) ([]topRow, error) {
-	c, _, err := a.connect()
+	c, _, err := connectHub(a)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +118,7 @@ func queryDevices(ctx context.Context, a *app, flags *connectionFlags) (map[stri
 		if err != nil {
 			return err
 		}
-		a.warnIncomplete(what, result)
+		warnIncomplete(a, what, result)
 		source.byCluster(a, what, result.Samples, func(cluster string, s *query.Sample) {
 			found := deviceCounts{Resource: cmp.Or(s.Labels["resource"], "unknown"), Model: cmp.Or(s.Labels["model"], "unknown"), Free: unknownCount, Total: unknownCount}
 			i, ok := slices.BinarySearchFunc(devices[cluster], found, deviceCounts.compare)

@@ -19,6 +19,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // removalStep is a step of the removal of Plimsoll from a hub.
@@ -35,9 +36,17 @@ type removalStep struct {
 	isLast bool
 }
 
+// uninstaller reads the hub once and finds what stands in the way of a removal.
+type uninstaller struct {
+	app    *app
+	client client.Client
+	kueue  string // namespace of Kueue
+	hub    hubObjects
+}
+
 func newUninstall(a *app) *cobra.Command {
 	var out outputFlag
-	d, check := &doctor{app: a}, false
+	u, check := &uninstaller{app: a}, false
 	cmd := &cobra.Command{
 		Use:   "uninstall --check",
 		Short: "Show what stands in the way of removing Plimsoll from the hub, in order",
@@ -54,7 +63,7 @@ the removal of the operator remains or could not be checked.`,
 			if err := out.check(); err != nil {
 				return err
 			}
-			steps, err := d.removal(cmd.Context())
+			steps, err := u.removal(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -68,47 +77,47 @@ the removal of the operator remains or could not be checked.`,
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "show the steps")
-	cmd.Flags().StringVar(&d.kueue, "kueue-namespace", "kueue-system", "namespace of Kueue")
+	cmd.Flags().StringVar(&u.kueue, "kueue-namespace", "kueue-system", "namespace of Kueue")
 	out.add(cmd)
 	return cmd
 }
 
 // removal returns the steps.
-func (d *doctor) removal(ctx context.Context) ([]removalStep, error) {
-	c, _, err := d.connect()
+func (u *uninstaller) removal(ctx context.Context) ([]removalStep, error) {
+	c, _, err := connectHub(u.app)
 	if err != nil {
 		return nil, err
 	}
-	d.client = c
-	unread, err := d.hub.read(ctx, c)
+	u.client = c
+	unread, err := u.hub.read(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	// A hub without Kueue has none of its objects.
-	unread = slices.DeleteFunc(unread, func(f diagnosis) bool { return d.hub.withoutKueue && f.Subject == "Kueue" })
+	unread = slices.DeleteFunc(unread, func(f diagnosis) bool { return u.hub.withoutKueue && f.Subject == "Kueue" })
 	if len(unread) > 0 {
 		return nil, fmt.Errorf("%s: %s; the check needs all objects", unread[0].Subject, unread[0].Message)
 	}
-	dispatcher, err := d.dispatcherStep(ctx)
+	dispatcher, err := u.dispatcherStep(ctx)
 	if err != nil {
 		return nil, err
 	}
-	steps := []removalStep{d.queueStep(), dispatcher, d.gateStep()}
-	managed, err := d.managedStep(ctx)
+	steps := []removalStep{u.queueStep(), dispatcher, u.gateStep()}
+	managed, err := u.managedStep(ctx)
 	if err != nil {
 		return nil, err
 	}
-	inactive, err := d.inactiveStep(ctx)
+	inactive, err := u.inactiveStep(ctx)
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := d.secretStep(ctx)
+	secrets, err := u.secretStep(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return append(steps, managed, d.placementStep(), d.policyStep(), d.capacityStep(), d.reclaimStep(), d.trialStep(), inactive,
+	return append(steps, managed, u.placementStep(), u.policyStep(), u.capacityStep(), u.reclaimStep(), u.trialStep(), inactive,
 		removalStep{Step: "operator", Command: "kubectl delete -k config/default; kubectl delete -k config/guard; or helm uninstall", isLast: true},
-		secrets, d.accountStep(),
+		secrets, u.accountStep(),
 		removalStep{Step: "CRDs, with all sources that remain", Command: "kubectl delete -k config/crd", isLast: true}), nil
 }
 
@@ -118,11 +127,11 @@ func step(name, command string, objects []string) removalStep {
 }
 
 // queueStep finds the queues with the check of a gate or for trials.
-func (d *doctor) queueStep() removalStep {
+func (u *uninstaller) queueStep() removalStep {
 	var queues []string
-	gateOf, trials := d.hub.gateOf(), d.hub.trialChecks()
-	for i := range d.hub.queues.Items {
-		queue := &d.hub.queues.Items[i]
+	gateOf, trials := u.hub.gateOf(), u.hub.trialChecks()
+	for i := range u.hub.queues.Items {
+		queue := &u.hub.queues.Items[i]
 		for _, check := range checksOf(queue) {
 			if _, ours := gateOf[check]; ours || slices.Contains(trials, check) {
 				queues = append(queues, "ClusterQueue "+queue.Name+" has check "+check)
@@ -133,46 +142,46 @@ func (d *doctor) queueStep() removalStep {
 }
 
 // dispatcherStep looks at the dispatcher in Kueue's configuration.
-func (d *doctor) dispatcherStep(ctx context.Context) (removalStep, error) {
+func (u *uninstaller) dispatcherStep(ctx context.Context) (removalStep, error) {
 	s := step("Kueue's dispatcher back", "kubectl plimsoll connect --dispatcher=kueue.x-k8s.io/multikueue-dispatcher-all-at-once", nil)
-	if d.hub.withoutKueue {
+	if u.hub.withoutKueue {
 		return s, nil
 	}
-	name, err := d.readDispatcher(ctx)
+	name, err := readDispatcher(ctx, u.client, u.kueue)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.Skipped, s.Done = "ConfigMap "+d.kueue+"/kueue-manager-config does not exist: set --kueue-namespace, or look at the configuration of Kueue yourself", false
+		s.Skipped, s.Done = "ConfigMap "+u.kueue+"/kueue-manager-config does not exist: set --kueue-namespace, or look at the configuration of Kueue yourself", false
 	case apierrors.IsForbidden(err):
-		s.Skipped, s.Done = "your user may not read ConfigMap "+d.kueue+"/kueue-manager-config: look at it as another user", false
+		s.Skipped, s.Done = "your user may not read ConfigMap "+u.kueue+"/kueue-manager-config: look at it as another user", false
 	case err != nil:
-		return s, reading("ConfigMap "+d.kueue+"/kueue-manager-config", err)
+		return s, reading("ConfigMap "+u.kueue+"/kueue-manager-config", err)
 	case name == v1alpha1.DispatcherName:
-		s.Objects, s.Done = []string{"ConfigMap " + d.kueue + "/kueue-manager-config names " + name}, false
+		s.Objects, s.Done = []string{"ConfigMap " + u.kueue + "/kueue-manager-config names " + name}, false
 	}
 	return s, nil
 }
 
 // gateStep finds the gates and their checks.
-func (d *doctor) gateStep() removalStep {
+func (u *uninstaller) gateStep() removalStep {
 	var objects []string
-	for check, gate := range d.hub.gateOf() {
+	for check, gate := range u.hub.gateOf() {
 		objects = append(objects, "AdmissionCheck "+check+" of gate "+gate)
 	}
-	for _, check := range d.hub.trialChecks() {
+	for _, check := range u.hub.trialChecks() {
 		objects = append(objects, "AdmissionCheck "+check+" for trials")
 	}
-	for i := range d.hub.gates.Items {
-		objects = append(objects, "PlacementGate "+d.hub.gates.Items[i].Name)
+	for i := range u.hub.gates.Items {
+		objects = append(objects, "PlacementGate "+u.hub.gates.Items[i].Name)
 	}
 	slices.Sort(objects)
 	return step("gates and their checks", "kubectl delete admissioncheck NAME; kubectl delete placementgate NAME", objects)
 }
 
 // managedChecks returns the checks of MultiKueue with a configuration of a gate, sorted.
-func (d *doctor) managedChecks() []string {
+func (u *uninstaller) managedChecks() []string {
 	var checks []string
-	for check, name := range d.hub.configOf() {
-		if config := d.hub.config(name); config != nil && config.Labels[v1alpha1.ManagedByLabel] != "" {
+	for check, name := range u.hub.configOf() {
+		if config := u.hub.config(name); config != nil && config.Labels[v1alpha1.ManagedByLabel] != "" {
 			checks = append(checks, check)
 		}
 	}
@@ -181,21 +190,21 @@ func (d *doctor) managedChecks() []string {
 }
 
 // managedStep finds the MultiKueue objects of gates, and the workloads that use them.
-func (d *doctor) managedStep(ctx context.Context) (removalStep, error) {
+func (u *uninstaller) managedStep(ctx context.Context) (removalStep, error) {
 	var objects []string
 	gates := map[string]bool{}
-	for i := range d.hub.configs.Items {
-		if c := &d.hub.configs.Items[i]; c.Labels[v1alpha1.ManagedByLabel] != "" {
+	for i := range u.hub.configs.Items {
+		if c := &u.hub.configs.Items[i]; c.Labels[v1alpha1.ManagedByLabel] != "" {
 			objects, gates[c.Labels[v1alpha1.ManagedByLabel]] = append(objects, "MultiKueueConfig "+c.Name), true
 		}
 	}
-	for i := range d.hub.clusters.Items {
-		if c := &d.hub.clusters.Items[i]; c.Labels[v1alpha1.ManagedByLabel] != "" {
+	for i := range u.hub.clusters.Items {
+		if c := &u.hub.clusters.Items[i]; c.Labels[v1alpha1.ManagedByLabel] != "" {
 			objects, gates[c.Labels[v1alpha1.ManagedByLabel]] = append(objects, "MultiKueueCluster "+c.Name), true
 		}
 	}
 	commands := []string{}
-	for _, check := range d.managedChecks() {
+	for _, check := range u.managedChecks() {
 		objects = append(objects, "AdmissionCheck "+check+" refers to a MultiKueueConfig of a gate")
 		commands = append(commands, "delete the queues with AdmissionCheck "+check+" and then the check, or point its spec.parameters to a MultiKueueConfig of your own")
 	}
@@ -208,27 +217,27 @@ func (d *doctor) managedStep(ctx context.Context) (removalStep, error) {
 		return s, nil
 	}
 	s.Command += "; to go on with the objects without Plimsoll, remove the label " + v1alpha1.ManagedByLabel
-	owned := slices.DeleteFunc(slices.Clone(d.hub.clusters.Items), func(c kueue.MultiKueueCluster) bool { return c.Labels[v1alpha1.ManagedByLabel] == "" })
-	users, err := findWorkloadUsers(ctx, d.client, nil, owned)
+	owned := slices.DeleteFunc(slices.Clone(u.hub.clusters.Items), func(c kueue.MultiKueueCluster) bool { return c.Labels[v1alpha1.ManagedByLabel] == "" })
+	users, err := findWorkloadUsers(ctx, u.client, nil, owned)
 	if err != nil {
 		return s, err
 	}
 	if len(users) > 0 {
-		s.Objects = append(s.Objects, countOf(len(users), "unfinished workload")+" through them, such as "+strings.TrimPrefix(users[0], "workload "))
+		s.Objects = append(s.Objects, format.Plural(len(users), "unfinished workload")+" through them, such as "+strings.TrimPrefix(users[0], "workload "))
 	}
 	return s, nil
 }
 
 // placementStep finds the Placements that read scores of policies.
-func (d *doctor) placementStep() removalStep {
+func (u *uninstaller) placementStep() removalStep {
 	published := map[string]bool{}
-	for i := range d.hub.policies.Items {
-		p := &d.hub.policies.Items[i]
+	for i := range u.hub.policies.Items {
+		p := &u.hub.policies.Items[i]
 		published[cmp.Or(p.Spec.Publish.Name, p.Name)] = true
 	}
 	var objects []string
-	for i := range d.hub.placements.Items {
-		p := &d.hub.placements.Items[i]
+	for i := range u.hub.placements.Items {
+		p := &u.hub.placements.Items[i]
 		for _, c := range p.Spec.PrioritizerPolicy.Configurations {
 			if s := c.ScoreCoordinate; s != nil && s.AddOn != nil && published[s.AddOn.ResourceName] {
 				objects = append(objects, fmt.Sprintf("Placement %s/%s reads the score %s/%s", p.Namespace, p.Name, s.AddOn.ResourceName, s.AddOn.ScoreName))
@@ -239,32 +248,32 @@ func (d *doctor) placementStep() removalStep {
 }
 
 // policyStep finds the policies.
-func (d *doctor) policyStep() removalStep {
+func (u *uninstaller) policyStep() removalStep {
 	var objects []string
-	for i := range d.hub.policies.Items {
-		objects = append(objects, "ScoringPolicy "+d.hub.policies.Items[i].Name)
+	for i := range u.hub.policies.Items {
+		objects = append(objects, "ScoringPolicy "+u.hub.policies.Items[i].Name)
 	}
 	return step("policies, and with them their scores", "kubectl delete scoringpolicy NAME", objects)
 }
 
 // capacityStep finds the CapacityPolicies. Their Cohorts stay.
-func (d *doctor) capacityStep() removalStep {
+func (u *uninstaller) capacityStep() removalStep {
 	var objects []string
-	for i := range d.hub.capacity.Items {
-		p := &d.hub.capacity.Items[i]
+	for i := range u.hub.capacity.Items {
+		p := &u.hub.capacity.Items[i]
 		objects = append(objects, "CapacityPolicy "+p.Name+", whose Cohort "+p.Spec.CohortName+" keeps its last quota")
 	}
 	return step("capacity policies", "kubectl delete capacitypolicy NAME", objects)
 }
 
 // trialStep finds the TrialPolicies. The operator must run until it has deleted the copies.
-func (d *doctor) trialStep() removalStep {
+func (u *uninstaller) trialStep() removalStep {
 	var objects []string
-	for i := range d.hub.trials.Items {
-		p := &d.hub.trials.Items[i]
+	for i := range u.hub.trials.Items {
+		p := &u.hub.trials.Items[i]
 		object := "TrialPolicy " + p.Name
 		if n := len(p.Status.Trials); n > 0 {
-			object += ", which tries " + countOf(n, "job")
+			object += ", which tries " + format.Plural(n, "job")
 		}
 		objects = append(objects, object)
 	}
@@ -272,20 +281,20 @@ func (d *doctor) trialStep() removalStep {
 }
 
 // reclaimStep finds the ReclaimPolicies.
-func (d *doctor) reclaimStep() removalStep {
+func (u *uninstaller) reclaimStep() removalStep {
 	var objects []string
-	for i := range d.hub.reclaim.Items {
-		objects = append(objects, "ReclaimPolicy "+d.hub.reclaim.Items[i].Name)
+	for i := range u.hub.reclaim.Items {
+		objects = append(objects, "ReclaimPolicy "+u.hub.reclaim.Items[i].Name)
 	}
 	return step("reclaim policies", "kubectl delete reclaimpolicy NAME", objects)
 }
 
 // inactiveStep finds the workloads that the operator deactivated and has not activated again. It
 // activates no workload that finished or is being deleted.
-func (d *doctor) inactiveStep(ctx context.Context) (removalStep, error) {
+func (u *uninstaller) inactiveStep(ctx context.Context) (removalStep, error) {
 	workloads, objects := &kueue.WorkloadList{}, []string{}
-	if !d.hub.withoutKueue {
-		if err := d.client.List(ctx, workloads); err != nil {
+	if !u.hub.withoutKueue {
+		if err := u.client.List(ctx, workloads); err != nil {
 			return removalStep{}, reading("Workloads", err)
 		}
 	}
@@ -304,34 +313,34 @@ func (d *doctor) inactiveStep(ctx context.Context) (removalStep, error) {
 }
 
 // secretStep finds the Secrets on the hub that connect wrote. Their content is not read.
-func (d *doctor) secretStep(ctx context.Context) (removalStep, error) {
+func (u *uninstaller) secretStep(ctx context.Context) (removalStep, error) {
 	selector := client.MatchingLabels{managedByLabel: connectManager}
 	secrets := &metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err := d.client.List(ctx, secrets, client.InNamespace(d.kueue), selector)
+	err := u.client.List(ctx, secrets, client.InNamespace(u.kueue), selector)
 	if err != nil && !apierrors.IsForbidden(err) {
-		return removalStep{}, reading("Secrets in namespace "+d.kueue, err)
+		return removalStep{}, reading("Secrets in namespace "+u.kueue, err)
 	}
 	var objects []string
 	for i := range secrets.Items {
-		objects = append(objects, "Secret "+d.kueue+"/"+secrets.Items[i].Name)
+		objects = append(objects, "Secret "+u.kueue+"/"+secrets.Items[i].Name)
 	}
 	slices.Sort(objects)
 	s := step("Kueue's credentials of workers that connect wrote, once Kueue does not use them",
-		fmt.Sprintf("kubectl -n %s delete secret -l %s=%s", d.kueue, managedByLabel, connectManager), objects)
+		fmt.Sprintf("kubectl -n %s delete secret -l %s=%s", u.kueue, managedByLabel, connectManager), objects)
 	s.isLast = true
 	if err != nil {
-		s.Skipped, s.Done = "your user may not list Secrets in namespace "+d.kueue, false
+		s.Skipped, s.Done = "your user may not list Secrets in namespace "+u.kueue, false
 	}
 	return s, nil
 }
 
 // accountStep names the objects of worker.yaml, which the hub does not show.
-func (d *doctor) accountStep() removalStep {
+func (u *uninstaller) accountStep() removalStep {
 	return removalStep{
 		Step:    "accounts on workers that connect created, once Kueue does not use them",
 		Skipped: "the hub does not show them: check each worker that connect has connected. Their tokens do not expire",
-		Command: fmt.Sprintf("kubectl --context WORKER -n %s delete serviceaccount,secret %s; kubectl --context WORKER delete clusterrole,clusterrolebinding %[2]s", d.kueue, workerAccount),
+		Command: fmt.Sprintf("kubectl --context WORKER -n %s delete serviceaccount,secret %s; kubectl --context WORKER delete clusterrole,clusterrolebinding %[2]s", u.kueue, workerAccount),
 		isLast:  true,
 	}
 }

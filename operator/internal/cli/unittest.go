@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/promengine"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
@@ -89,7 +90,7 @@ differs.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
 			var result error
 			for _, file := range files {
-				err := a.runTestFile(cmd.Context(), file, label)
+				err := runTestFile(cmd.Context(), a, file, label)
 				if err == nil {
 					continue
 				}
@@ -107,8 +108,8 @@ differs.`,
 
 // runTestFile runs the tests of a file and prints the result of each. It returns
 // errFindings if a test fails.
-func (a *app) runTestFile(ctx context.Context, file, label string) error {
-	suite, err := a.readTestFile(file)
+func runTestFile(ctx context.Context, a *app, file, label string) error {
+	suite, err := readTestFile(a, file)
 	if err != nil {
 		return err
 	}
@@ -132,8 +133,8 @@ func (a *app) runTestFile(ctx context.Context, file, label string) error {
 }
 
 // readTestFile reads a test file and the policy and rules that the file refers to.
-func (a *app) readTestFile(file string) (*testSuite, error) {
-	content, err := a.readFile(file)
+func readTestFile(a *app, file string) (*testSuite, error) {
+	content, err := readFile(a, file)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (a *app) readTestFile(file string) (*testSuite, error) {
 	}
 	suite := &testSuite{tests: f.Tests}
 	for _, path := range f.RuleFiles {
-		content, err := a.readFile(relativeTo(file, path))
+		content, err := readFile(a, relativeTo(file, path))
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +162,7 @@ func (a *app) readTestFile(file string) (*testSuite, error) {
 		}
 		suite.rules = append(suite.rules, rules...)
 	}
-	if content, err = a.readFile(relativeTo(file, f.Policy)); err != nil {
+	if content, err = readFile(a, relativeTo(file, f.Policy)); err != nil {
 		return nil, err
 	}
 	m := newManifests()
@@ -204,13 +205,13 @@ func (t *unitTest) compare(rows []previewRow) []string {
 	var differences []string
 	for _, cluster := range slices.Sorted(maps.Keys(t.Expect)) {
 		for _, name := range slices.Sorted(maps.Keys(t.Expect[cluster])) {
-			want := formatScore(t.Expect[cluster][name], "none")
+			want := format.Score(t.Expect[cluster][name], "none")
 			i := slices.IndexFunc(rows, func(r previewRow) bool { return r.Cluster == cluster && r.Score == name })
 			if i < 0 {
 				differences = append(differences, fmt.Sprintf("%s %s: the policy has no such score", cluster, name))
 				continue
 			}
-			if got := formatScore(rows[i].Value, "none"); got != want {
+			if got := format.Score(rows[i].Value, "none"); got != want {
 				differences = append(differences, fmt.Sprintf("%s %s: want %s, got %s (%s)", cluster, name, want, got, describeRow(rows[i])))
 			}
 		}
@@ -222,7 +223,7 @@ func (t *unitTest) compare(rows []previewRow) []string {
 func describeRow(r previewRow) string {
 	parts := []string{r.State, r.Outcome}
 	if r.Raw != nil {
-		parts = append(parts, "raw "+formatRaw(*r.Raw))
+		parts = append(parts, "raw "+format.Raw(*r.Raw))
 	}
 	return strings.Join(parts, ", ")
 }

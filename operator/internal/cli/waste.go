@@ -107,9 +107,8 @@ It reads their status and needs no --prometheus.`,
 	cmd.Flags().IntVar(&flags.limit, "limit", 20, "number of rows in the table; 0 shows all")
 	cmd.Flags().BoolVar(&flags.reclaim, "reclaim", false, "show what ReclaimPolicies returned to their queues, or would return")
 	flags.addHubSource(cmd.Flags())
-	flags.add(cmd.Flags())
+	flags.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"owner", "namespace"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
-	registerSourceTypeCompletion(cmd)
 	out.add(cmd)
 	return cmd
 }
@@ -147,7 +146,7 @@ func waste(ctx context.Context, a *app, flags *wasteFlags, window time.Duration)
 		if err != nil {
 			return fmt.Errorf("--prometheus: %w", err)
 		}
-		a.warnIncomplete(what, result)
+		warnIncomplete(a, what, result)
 		source.byCluster(a, what, result.Samples, func(cluster string, s *query.Sample) {
 			key := wasteRow{Cluster: cluster, Namespace: s.Labels["namespace"], Kind: s.Labels["owner_kind"], Owner: s.Labels["owner_name"]}
 			if byKey[key] == nil {
@@ -195,7 +194,7 @@ func writeWaste(w io.Writer, rows []wasteRow, flags *wasteFlags) {
 	write := func(row wasteRow, owner string) {
 		cells := []string{row.Cluster, row.Namespace, owner, formatHours(row.IdleHours), formatHours(row.HeldHours), format.Unknown}
 		if row.HeldHours > 0 {
-			cells[5] = formatPercent(min(1, row.IdleHours/row.HeldHours))
+			cells[5] = format.Percent(min(1, row.IdleHours/row.HeldHours))
 		}
 		if flags.by == "namespace" {
 			cells = slices.Delete(cells, 2, 3)
@@ -213,4 +212,4 @@ func writeWaste(w io.Writer, rows []wasteRow, flags *wasteFlags) {
 }
 
 // formatHours returns device-hours with one decimal at most.
-func formatHours(hours float64) string { return formatDecimal(roundTenth(hours)) }
+func formatHours(hours float64) string { return format.Decimal(format.RoundTenth(hours)) }

@@ -30,7 +30,7 @@ type reclaimRow struct {
 
 // showReclaims prints the state of all ReclaimPolicies.
 func showReclaims(ctx context.Context, a *app, out *outputFlag) error {
-	c, _, err := a.connect()
+	c, _, err := connectHub(a)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package format
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,4 +46,52 @@ func Plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Time returns t in UTC, to the second.
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+// SampleAge returns the age of a sample with the given time, which may be nil.
+func SampleAge(t *time.Time, now time.Time) string {
+	if t == nil {
+		return Unknown
+	}
+	return Age(now, *t) + " old"
+}
+
+// Score returns a published score, or none if there is no value.
+func Score(v *int32, none string) string {
+	if v == nil {
+		return none
+	}
+	return strconv.Itoa(int(*v))
+}
+
+// Float returns v with three decimals at most.
+func Float(v *float64) string {
+	if v == nil {
+		return Unknown
+	}
+	return fmt.Sprintf("%g", math.Round(*v*1000)/1000)
+}
+
+// Raw returns a raw value with six significant digits.
+func Raw(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+
+// Decimal returns v with as many decimals as it has.
+func Decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// Percent returns a share of 0..1 as a percentage with one decimal at most.
+func Percent(share float64) string { return Decimal(RoundTenth(100*share)) + "%" }
+
+// RoundTenth rounds v to one decimal.
+func RoundTenth(v float64) float64 { return math.Round(v*10) / 10 }
+
+// Abbreviate joins names, of many only the first ones.
+func Abbreviate(names []string) string {
+	const limit = 3
+	if len(names) > limit {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
+	}
+	return strings.Join(names, ", ")
 }

@@ -52,6 +52,9 @@ type QueryReport struct {
 	NoMatch *NoMatch
 }
 
+// FreshnessName stands for the name of a score in messages about the freshness query.
+const FreshnessName = "freshness"
+
 // Report is the outcome of a round.
 type Report struct {
 	Result *score.Result
