@@ -69,7 +69,7 @@ check: ## Compile and vet all, lint what changed since HEAD left BASE (default m
 	changed=$$($(SELECT) changed $(BASE)) && affected=$$($(SELECT) affected $(BASE)) && \
 	  if [ -z "$$affected" ]; then echo "nothing changed since $(BASE)"; exit; fi; \
 	  { [ -z "$$changed" ] || $(GOLANGCI) run $$changed; } && \
-	  case " $$changed " in *"/internal/cli "*) skip=;; *) skip='-skip ^TestScripts$$';; esac && \
+	  case " $$changed " in *"/internal/cli"*) skip=;; *) skip='-skip ^TestScripts$$';; esac && \
 	  $(GO) test -short -vet=off $$skip $$affected
 
 # The race detector makes programs four times as slow. It watches the packages that start

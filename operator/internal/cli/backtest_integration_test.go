@@ -21,6 +21,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/cli/backtest"
+	"plimsoll.dev/plimsoll/operator/internal/cli/command"
+	"plimsoll.dev/plimsoll/operator/internal/cli/prometheus"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
@@ -204,13 +207,13 @@ func compareWithInstantQueries(t *testing.T, url string) {
 	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(historyPolicy, "periodSeconds: 15", "periodSeconds: 300")), policy); err != nil {
 		t.Fatal(err)
 	}
-	source, err := (&connectionFlags{url: url}).connectSource(&app{}, nil, nil)
+	source, err := (&prometheus.Flags{URL: url}).Connect(&command.App{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer source.client.Close()
+	defer source.Client.Close()
 	out, errOut, code := runBacktest(t, historyPolicy, url, "--since", "195m", "--step", "5m", "-o", "json", "--clusters", "c1,c2,c3,c4")
-	var report backtestReport
+	var report backtest.Report
 	if err := json.Unmarshal([]byte(out), &report); code != exitOK || err != nil || report.Rounds != 40 {
 		t.Fatalf("%d %v %s\n%s", code, err, errOut, out)
 	}
@@ -219,8 +222,8 @@ func compareWithInstantQueries(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	req := round.Request{
-		Spec: spec, Policy: compiled, Querier: source.client,
-		Clusters: clustermap.FromNames(source.info.ClusterLabel, []string{"c1", "c2", "c3", "c4"}),
+		Spec: spec, Policy: compiled, Querier: source.Client,
+		Clusters: clustermap.FromNames(source.Info.ClusterLabel, []string{"c1", "c2", "c3", "c4"}),
 	}
 	for i := range report.Rounds {
 		req.Now = report.From.Add(time.Duration(i) * 5 * time.Minute)

@@ -14,6 +14,19 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"plimsoll.dev/plimsoll/operator/internal/cli/backtest"
+	"plimsoll.dev/plimsoll/operator/internal/cli/command"
+	"plimsoll.dev/plimsoll/operator/internal/cli/connect"
+	"plimsoll.dev/plimsoll/operator/internal/cli/doctor"
+	"plimsoll.dev/plimsoll/operator/internal/cli/explain"
+	"plimsoll.dev/plimsoll/operator/internal/cli/lint"
+	"plimsoll.dev/plimsoll/operator/internal/cli/preview"
+	"plimsoll.dev/plimsoll/operator/internal/cli/profile"
+	"plimsoll.dev/plimsoll/operator/internal/cli/quota"
+	"plimsoll.dev/plimsoll/operator/internal/cli/top"
+	"plimsoll.dev/plimsoll/operator/internal/cli/uninstall"
+	"plimsoll.dev/plimsoll/operator/internal/cli/unittest"
+	"plimsoll.dev/plimsoll/operator/internal/cli/waste"
 	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
@@ -37,15 +50,15 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 }
 
 func run(ctx context.Context, args []string, streams genericclioptions.IOStreams, now func() time.Time) int {
-	a := &app{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: now, paint: format.PainterFor(streams.Out)}
+	a := &command.App{IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), Now: now, Paint: format.PainterFor(streams.Out)}
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	var usage usageError
+	var usage command.UsageError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errFindings):
+	case errors.Is(err, command.ErrFindings):
 		return exitFailure
 	case errors.As(err, &usage):
 		_, _ = fmt.Fprintf(streams.ErrOut, "error: %v\nSee 'kubectl plimsoll --help'.\n", err)
@@ -55,7 +68,7 @@ func run(ctx context.Context, args []string, streams genericclioptions.IOStreams
 	return exitFailure
 }
 
-func newRoot(a *app) *cobra.Command {
+func newRoot(a *command.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-plimsoll",
 		Short: "Explain cluster scores and workload placement, and test scoring policies",
@@ -66,7 +79,7 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q", args[0])
+				return command.Usagef("unknown command %q", args[0])
 			}
 			return nil
 		},
@@ -78,8 +91,8 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 	root.Version = cmp.Or(version.Version, "unknown") // cobra requires a value for --version
 	root.SetVersionTemplate(version.Print("kubectl-plimsoll") + "\n")
 	root.SetUsageTemplate(root.UsageTemplate() + exitHelp)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	a.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newExplain(a), newTop(a), newQuota(a), newProfile(a), newWaste(a), newLint(a), newPreview(a), newBacktest(a), newUnitTest(a), newConnect(a), newRelease(a), newDoctor(a), newUninstall(a))
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return command.Usagef("%w", err) })
+	a.Flags.AddFlags(root.PersistentFlags())
+	root.AddCommand(explain.New(a), top.New(a), quota.New(a), profile.New(a), waste.New(a), lint.New(a), preview.New(a), backtest.New(a), unittest.New(a), connect.New(a), uninstall.NewRelease(a), doctor.New(a), uninstall.New(a))
 	return root
 }

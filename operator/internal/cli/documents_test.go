@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"plimsoll.dev/plimsoll/operator/internal/cli/command"
 )
 
 // documentedCommand is a command of the plugin in a block or in inline code.
@@ -50,7 +52,7 @@ func TestCommandsInDocuments(t *testing.T) {
 
 // checkCommand checks the name and the flags of a command without running it.
 func checkCommand(args []string) error {
-	root := newRoot(&app{flags: genericclioptions.NewConfigFlags(true)})
+	root := newRoot(&command.App{Flags: genericclioptions.NewConfigFlags(true)})
 	cmd, rest, err := root.Find(args)
 	if err != nil {
 		return err

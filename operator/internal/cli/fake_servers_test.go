@@ -29,6 +29,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
 )
 
 // startServers starts the hub, the operator and the Prometheus of a script, and sets their
@@ -190,7 +191,7 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case h.lists("forbidden", resource), h.lists("hidden", resource) && req.Method == http.MethodGet && !acceptsMetadata(req):
 		writeStatus(w, http.StatusForbidden, "Forbidden", resource+`.`+parts[0]+` is forbidden: User "me" cannot list resource`, "")
 	case len(rest) == 1:
-		kind, err := restMapper.KindFor(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: resource})
+		kind, err := hubclient.RESTMapper.KindFor(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: resource})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

@@ -10,11 +10,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/rogpeppe/go-internal/txtar"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"plimsoll.dev/plimsoll/operator/internal/cli/command"
 )
 
 var (
 	shellCommand = regexp.MustCompile(`(?m)^(?:kubectl plimsoll|bin/kubectl-plimsoll) ([^#\n]+)`)
-	address = regexp.MustCompile(`http://localhost:9090|\bURL\b`)
+	address      = regexp.MustCompile(`http://localhost:9090|\bURL\b`)
 )
 
 // readmeScripts are the scripts whose hub objects the commands of the README use.
@@ -28,8 +30,8 @@ const readmeHistory = `load 5m
   cluster:plimsoll_gpu_utilization:avg{cluster="cluster1"} 0.5x288
 `
 
-// TestReadmeCommands runs every shellCommand of the README, and checks that the README shows
-// every shellCommand of the plugin.
+// TestReadmeCommands runs every command of the README, and checks that the README shows
+// every command of the plugin.
 func TestReadmeCommands(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -65,7 +67,7 @@ func TestReadmeCommands(t *testing.T) {
 			text += "stdout .\n"
 		}
 	}
-	for _, c := range newRoot(&app{flags: genericclioptions.NewConfigFlags(true)}).Commands() {
+	for _, c := range newRoot(&command.App{Flags: genericclioptions.NewConfigFlags(true)}).Commands() {
 		if !shown[c.Name()] {
 			t.Errorf("README.md does not show %s", c.CommandPath())
 		}

@@ -1,0 +1,162 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/explain"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/cli/command"
+	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
+)
+
+func newExplainWorkload(a *command.App) *cobra.Command {
+	var out command.OutputFlag
+	var operator operatorFlags
+	cmd := &cobra.Command{
+		Use:   "workload NAME|KIND/NAME",
+		Short: "Show where a workload is placed and why, or what the workload waits for",
+		Long: `Show where a workload is placed and why, or what the workload waits for.
+
+NAME is the name of a Workload. KIND/NAME is the job, such as job/train-1 or rayjob/llama.
+
+The operator evaluates the gate again, without writing anything, and returns the room, the
+scores and the reservations of each candidate cluster.
+
+` + operatorHelp,
+		Example: "  kubectl plimsoll explain workload job/train-1 -n team-a",
+		Args:    command.ExactArgs(1, "the name of a workload, or KIND/NAME of a job"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			report, err := explainWorkload(cmd.Context(), a, &operator, args[0])
+			if err != nil {
+				return err
+			}
+			return out.Print(a.Out, report, func(w io.Writer) { report.WriteRows(w, a.Paint, a.Now(), out.IsWide()) })
+		},
+		ValidArgsFunction: hubclient.Complete(a, listWorkloadNames),
+	}
+	out.Add(cmd)
+	operator.add(cmd.Flags())
+	return cmd
+}
+
+func explainWorkload(ctx context.Context, a *command.App, operator *operatorFlags, name string) (*explain.Report, error) {
+	c, namespace, err := hubclient.Connect(a)
+	if err != nil {
+		return nil, err
+	}
+	wl, err := findWorkload(ctx, c, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	report := &explain.Report{Owner: ownerOf(wl), Queue: string(wl.Spec.QueueName), From: explain.FromObjects}
+	hub := &hubExplainer{client: c, report: report}
+	hub.readChecks(ctx, wl)
+	err = operator.get(ctx, a, "/explain/workload/"+wl.Namespace+"/"+wl.Name, &report.Explanation)
+	switch {
+	case err != nil && operator.isFatal(err):
+		return nil, err
+	case err != nil:
+		hub.explain(ctx, wl, a.Now(), err.Error())
+	case report.Follower:
+		// Only the leader has decisions. A follower says so in Problem.
+		reason := report.Problem
+		report.Problem = ""
+		hub.explain(ctx, wl, a.Now(), reason)
+	default:
+		report.From = explain.FromOperator
+	}
+	report.Waiting = isWaiting(wl, report.Cluster)
+	return report, nil
+}
+
+// isWaiting reports whether the workload needs a further step. cluster is the
+// placement of the workload, or "".
+func isWaiting(wl *kueue.Workload, cluster string) bool {
+	switch {
+	case kueuestate.IsFinished(wl):
+		return false
+	case !wl.DeletionTimestamp.IsZero():
+		return true
+	case cluster != "":
+		return false
+	}
+	return !kueuestate.IsActive(wl) || !kueuestate.HoldsQuota(wl) || kueuestate.IsEvicted(wl) || !kueuestate.IsAdmitted(wl)
+}
+
+// findWorkload returns a workload by its own name, or by KIND/NAME of its owner. Of several
+// workloads of an owner, it returns the current one.
+func findWorkload(ctx context.Context, c client.Client, namespace, name string) (*kueue.Workload, error) {
+	kind, ownerName, byOwner := strings.Cut(name, "/")
+	if !byOwner {
+		wl := &kueue.Workload{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, wl)
+		if client.IgnoreNotFound(err) == nil && err != nil && !hubclient.NoSuchResource(err) {
+			return nil, fmt.Errorf("namespace %s has no workload %s: to find the workload of a job, use job/%s", namespace, name, name)
+		}
+		return wl, hubclient.Reading("workload "+name, err)
+	}
+	list := &kueue.WorkloadList{}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, hubclient.Reading("workloads", err)
+	}
+	var found *kueue.Workload
+	for i := range list.Items {
+		if wl := &list.Items[i]; isOwnedBy(wl, kind, ownerName) && (found == nil || isMoreCurrent(wl, found)) {
+			found = wl
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("namespace %s has no workload of %s %s: check that the %s exists and has the label kueue.x-k8s.io/queue-name", namespace, kind, ownerName, kind)
+	}
+	return found, nil
+}
+
+func isOwnedBy(wl *kueue.Workload, kind, name string) bool {
+	kind = strings.TrimSuffix(strings.ToLower(kind), "s")
+	for _, owner := range wl.OwnerReferences {
+		if strings.ToLower(owner.Kind) == kind && owner.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// isMoreCurrent reports whether a replaces b as the workload of their owner: an unfinished
+// workload replaces a finished one, otherwise the younger replaces the older.
+func isMoreCurrent(a, b *kueue.Workload) bool {
+	if kueuestate.IsFinished(a) != kueuestate.IsFinished(b) {
+		return kueuestate.IsFinished(b)
+	}
+	return b.CreationTimestamp.Before(&a.CreationTimestamp)
+}
+
+// ownerOf returns the first owner of a workload as KIND/NAME, or "".
+func ownerOf(wl *kueue.Workload) string {
+	for _, owner := range wl.OwnerReferences {
+		return strings.ToLower(owner.Kind) + "/" + owner.Name
+	}
+	return ""
+}
+
+// listWorkloadNames returns the names of all workloads and of their owners, as KIND/NAME.
+func listWorkloadNames(ctx context.Context, c client.Client, namespace string) (names []string, err error) {
+	list := &kueue.WorkloadList{}
+	err = c.List(ctx, list, client.InNamespace(namespace))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+		if owner := ownerOf(&list.Items[i]); owner != "" {
+			names = append(names, owner)
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,286 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/dial"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/querylint"
+	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
+	"plimsoll.dev/plimsoll/operator/internal/policies/reclaim"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
+)
+
+func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {
+	switch {
+	case s.Spec.URLTemplate != "":
+		if _, err := query.ExpandURL(s.Spec.URLTemplate, "cluster"); err != nil {
+			l.add(d, "spec.urlTemplate", "%s", err)
+		}
+	case strings.HasPrefix(s.Spec.URL, "http://"), strings.HasPrefix(s.Spec.URL, "https://"): // the schema refuses others
+		if err := query.CheckURL(s.Spec.URL); err != nil {
+			l.add(d, "spec.url", "%s", err)
+		}
+	}
+}
+
+func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
+	label := l.labelOf(p.Spec.SourceRef.Name)
+	if f := p.Spec.Freshness; f != nil {
+		l.checkQuery(d, freshnessPath, f.Query, nil, querylint.Options{Use: querylint.Age, ClusterLabel: label})
+	}
+	weighted := false
+	for i := range p.Spec.Scores {
+		s := &p.Spec.Scores[i]
+		path := fmt.Sprintf("spec.scores[%d]", i)
+		options := querylint.Options{Use: querylint.Number, ClusterLabel: label}
+		if s.NameFrom != nil {
+			options.NameLabel = s.NameFrom.Label
+		}
+		l.checkQuery(d, path+".query", s.Query, nil, options)
+		l.checkPoints(d, path, s)
+		if problem := score.HoldProblem(&p.Spec, s); problem != "" {
+			l.add(d, path+".missing.keepLastSeconds", "%s", problem)
+		}
+		weighted = weighted || s.Weight == nil || *s.Weight > 0
+	}
+	_, err := score.Compile(&p.Spec)
+	switch {
+	case err != nil:
+		message := strings.TrimPrefix(err.Error(), "total.expression: ")
+		l.add(d, "spec.total.expression", "%s", message)
+	case p.Spec.Total != nil && p.Spec.Total.Expression == "" && !weighted && len(p.Spec.Scores) > 0:
+		l.add(d, "spec.total", "is never published: every score has the weight 0")
+	}
+}
+
+// checkCapacityPolicy checks the queries of a CapacityPolicy.
+func (l *linter) checkCapacityPolicy(d *document, p *v1alpha1.CapacityPolicy) {
+	for path, q := range capacityQueries(p) {
+		use := querylint.Number
+		if path == freshnessPath {
+			use = querylint.Age
+		}
+		l.checkQuery(d, path, q, nil, querylint.Options{Use: use, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name)})
+	}
+}
+
+// checkReclaimPolicy checks the queries of a ReclaimPolicy.
+func (l *linter) checkReclaimPolicy(d *document, p *v1alpha1.ReclaimPolicy) {
+	for path, q := range reclaimQueries(p) {
+		// The rules for one value per cluster do not apply to a result with one per device.
+		options := querylint.Options{Use: querylint.FleetCondition, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name), Required: reclaim.DeviceLabels()}
+		if path == freshnessPath {
+			options.Use, options.Required = querylint.Age, nil
+		}
+		l.checkQuery(d, path, q, nil, options)
+	}
+}
+
+// reclaimQueries yields the queries that a ReclaimPolicy sets, with their paths.
+func reclaimQueries(p *v1alpha1.ReclaimPolicy) iter.Seq2[string, string] {
+	return func(yield func(path, query string) bool) {
+		if f := p.Spec.Freshness; f != nil && !yield(freshnessPath, f.Query) {
+			return
+		}
+		if q := p.Spec.IdleQuery; q != "" {
+			yield("spec.idleQuery", q)
+		}
+	}
+}
+
+// checkTrialPolicy checks the query of a TrialPolicy.
+func (l *linter) checkTrialPolicy(d *document, p *v1alpha1.TrialPolicy) {
+	if q := p.Spec.ThroughputQuery; q != "" {
+		l.checkQuery(d, "spec.throughputQuery", q, profile.Variables, querylint.Options{Use: querylint.Number, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name)})
+	}
+}
+
+// freshnessPath is the path of the query for the age of samples.
+const freshnessPath = "spec.freshness.query"
+
+// capacityQueries yields the queries of a CapacityPolicy with their paths.
+func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
+	return func(yield func(path, query string) bool) {
+		if f := p.Spec.Freshness; f != nil && !yield(freshnessPath, f.Query) {
+			return
+		}
+		for i := range p.Spec.Quotas {
+			path := fmt.Sprintf("spec.quotas[%d].", i)
+			if !yield(path+"query", p.Spec.Quotas[i].Query) {
+				return
+			}
+			if q := p.Spec.Quotas[i].UnhealthyQuery; q != "" && !yield(path+"unhealthyQuery", q) {
+				return
+			}
+		}
+	}
+}
+
+// checkPoints checks the conversion of a score to points.
+func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
+	n := &s.Normalize
+	if n.Linear != nil && n.Linear.From.Cmp(n.Linear.To) == 0 {
+		l.add(d, path+".normalize.linear", "from and to must differ")
+	}
+	lowest := int32(0)
+	if s.Range == v1alpha1.RangeFull {
+		lowest = score.Lowest
+	}
+	for i, step := range n.Steps {
+		at := fmt.Sprintf("%s.normalize.steps[%d]", path, i)
+		if i > 0 && step.From.Cmp(n.Steps[i-1].From) <= 0 {
+			l.add(d, at+".from", "must be greater than from of the preceding step")
+		}
+		if step.Points < lowest {
+			l.add(d, at+".points", "%d is outside of the range and counts as %d: set range: Full", step.Points, lowest)
+		}
+	}
+	if s.Minimum != nil && *s.Minimum <= lowest {
+		l.add(d, path+".minimum", "%d never vetoes: no points are below %d", *s.Minimum, lowest)
+	}
+}
+
+// labelOf returns the label that identifies clusters in the series of a source, or "" if
+// each cluster has its own endpoint. A source outside of the files has the label of the
+// command line.
+func (l *linter) labelOf(source string) string {
+	s := l.sources[source]
+	switch {
+	case s == nil:
+		return cmp.Or(l.clusterLabel, "cluster")
+	case dial.IsPerCluster(&s.Spec):
+		return ""
+	}
+	return dial.SourceInfo(s).ClusterLabel
+}
+
+func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
+	if mk := g.Spec.MultiKueue; mk != nil && mk.Credentials.NameTemplate != "" && !strings.Contains(mk.Credentials.NameTemplate, "{cluster}") {
+		l.add(d, "spec.multiKueue.credentials.nameTemplate", "must contain {cluster}: without it every MultiKueueCluster connects to the same worker")
+	}
+	if g.Spec.Profiles == nil && shape.UsesProfiles(&g.Spec) {
+		l.add(d, "spec.profiles", "must be set: a query uses a profile, and without the section no profile is kept")
+	}
+	label := l.labelOf(g.Spec.SourceRef.Name)
+	for _, q := range gate.Queries(&g.Spec, cmp.Or(label, "cluster")) {
+		path, set := gateQueryPath(&g.Spec, q)
+		if !set {
+			continue
+		}
+		l.checkQuery(d, path, q.Expr, q.Variables(), querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel})
+	}
+}
+
+// gateQueryPath returns the path of a gate's query, and whether the gate sets it.
+func gateQueryPath(spec *v1alpha1.PlacementGateSpec, q gate.Query) (path string, set bool) {
+	if q.Condition != nil {
+		i := slices.IndexFunc(spec.Conditions, func(c v1alpha1.GateCondition) bool { return c.Name == q.Condition.Name })
+		return fmt.Sprintf("spec.conditions[%d].query", i), true
+	}
+	if q.Prerequisite != "" {
+		i := slices.IndexFunc(spec.Prerequisites, func(p v1alpha1.GatePrerequisite) bool { return p.Kind == q.Prerequisite })
+		return fmt.Sprintf("spec.prerequisites[%d].query", i), q.ObjectLabel != "" && spec.Prerequisites[i].Query != ""
+	}
+	own := map[string]string{
+		gate.QueryFit: spec.Queries.Fit, gate.QueryHeadroom: spec.Queries.Headroom, gate.QueryCapacity: spec.Queries.Capacity,
+		gate.QueryPreference: spec.Queries.Preference, gate.QueryEmptyFit: spec.Queries.EmptyFit, gate.QuerySampleTime: spec.Queries.SampleTime, gate.QueryQuota: spec.Queries.Quota,
+	}
+	return "spec.queries." + q.Name, own[q.Name] != ""
+}
+
+// useOf returns what the result of a gate's query is used for.
+func useOf(q gate.Query) querylint.Use {
+	switch {
+	case q.Condition != nil && q.Condition.Scope == v1alpha1.ScopeFleet:
+		return querylint.FleetCondition
+	case q.Condition != nil, q.Prerequisite != "":
+		return querylint.Condition
+	case q.Name == gate.QuerySampleTime, q.Name == gate.QueryQuotaTime:
+		return querylint.Time
+	}
+	return querylint.Number
+}
+
+// checkReferences checks that every score that a gate reads is published by its policy, if
+// the policy is in the files too.
+func (l *linter) checkReferences() {
+	published := map[string]*v1alpha1.ScoringPolicy{}
+	for _, p := range l.policies {
+		published[cmp.Or(p.Spec.Publish.Name, p.Name)] = p
+	}
+	for _, o := range l.objects {
+		g, isGate := o.Object.(*v1alpha1.PlacementGate)
+		if !isGate {
+			continue
+		}
+		for i, ref := range g.Spec.Policies {
+			p, ok := published[ref.Policy]
+			if !ok {
+				continue
+			}
+			if names := scoreNames(p); !slices.ContainsFunc(names, func(name string) bool { return matchesName(name, ref.Score) }) {
+				l.add(o.doc, fmt.Sprintf("spec.policies[%d].score", i), "ScoringPolicy %s does not publish the score %q; its scores are %s", p.Name, ref.Score, strings.Join(names, ", "))
+			}
+		}
+	}
+}
+
+// matchesName reports whether a score has the name. name ends in -* for a score with nameFrom.
+func matchesName(name, score string) bool {
+	base, several := strings.CutSuffix(name, "*")
+	return name == score || several && len(score) > len(base) && strings.HasPrefix(score, base)
+}
+
+// scoreNames returns the names of all scores of a policy, the total included. That of a score
+// with nameFrom ends in -*.
+func scoreNames(p *v1alpha1.ScoringPolicy) []string {
+	var names []string
+	for _, s := range p.Spec.Scores {
+		name := s.Name
+		if s.NameFrom != nil {
+			name += "-*"
+		}
+		names = append(names, name)
+	}
+	if t := p.Spec.Total; t != nil {
+		names = append(names, cmp.Or(t.Name, "total"))
+	}
+	return names
+}
+
+// checkQuery checks a query. It can use $cluster_label and the variables.
+func (l *linter) checkQuery(d *document, path, text string, variables []string, options querylint.Options) {
+	expr, source := promql.ExpandClusterLabel(text, cmp.Or(options.ClusterLabel, "cluster"))
+	template, problems := promql.ParseTemplate(expr, variables)
+	for i := range problems {
+		problems[i].Pos = promql.PositionAt(text, source(problems[i].Pos.Offset))
+	}
+	l.addProblems(d, path, problems)
+	if template == nil {
+		return
+	}
+	findings := querylint.Check(template.Expr(), expr, options)
+	for i := range findings {
+		findings[i].Pos = promql.PositionAt(text, source(findings[i].Pos.Offset))
+	}
+	l.addFindings(d, path, findings)
+}
+
+// addFindings adds the findings of the query at path, except those of ignored rules.
+func (l *linter) addFindings(d *document, path string, findings []querylint.Finding) {
+	ignored := d.ignoredRules(path)
+	for _, f := range findings {
+		if !slices.Contains(ignored, f.Rule) {
+			l.addProblem(d, path, f.Problem, f.Rule)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+// Package preview shows the scores of a ScoringPolicy without applying it: the command preview.
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"plimsoll.dev/plimsoll/operator/internal/cli/command"
+	"plimsoll.dev/plimsoll/operator/internal/cli/evaluation"
+	"plimsoll.dev/plimsoll/operator/internal/format"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
+)
+
+// New returns the command preview.
+func New(a *command.App) *cobra.Command {
+	var (
+		out   command.OutputFlag
+		flags evaluation.Flags
+	)
+	cmd := &cobra.Command{
+		Use:   "preview -f POLICY --prometheus URL",
+		Short: "Show the scores of a ScoringPolicy without applying it",
+		Long: `Show the scores of a ScoringPolicy without applying it. preview evaluates a first round:
+scores are not held and not damped. Nothing is written.
+
+` + evaluation.FlagsHelp + `
+
+The exit code is 1 if a query fails or matches no cluster. The scores of the other queries
+are still printed.`,
+		Example: "  kubectl plimsoll preview -f policy.yaml --prometheus http://localhost:9090\n  kubectl plimsoll preview -f policy.yaml -f source.yaml -f secret.yaml",
+		Args:    command.ExactArgs(0, "no arguments besides -f POLICY"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(out.Check(), flags.Check()); err != nil {
+				return err
+			}
+			return preview(cmd.Context(), a, &flags, &out)
+		},
+	}
+	flags.Add(cmd)
+	out.Add(cmd)
+	return cmd
+}
+
+func preview(ctx context.Context, a *command.App, flags *evaluation.Flags, out *command.OutputFlag) error {
+	e, err := flags.Open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer e.Source.Client.Close()
+	spec := &e.Policy.Spec
+	responses := &responseRecorder{Querier: e.Source.Client}
+	req := round.Request{Spec: spec, Policy: e.Compiled, Querier: responses, Now: a.Now()}
+	req.Clusters, _, err = flags.SelectClusters(ctx, a, e, func() ([]string, error) { return listResultClusters(ctx, req, e.Source.Info.ClusterLabel) })
+	if err != nil {
+		return err
+	}
+	if req.Clusters.Len() == 0 {
+		return fmt.Errorf("no query has a series with the label %q: aggregate by it, for example with sum by (%[1]s) (...), set another label with --cluster-label, or name the clusters with --clusters to see what the queries return", e.Source.Info.ClusterLabel)
+	}
+	if e.Source.Info.Partial {
+		req.Contributions = &round.Contributions{}
+	}
+	report := round.Run(ctx, req)
+	writeAnnotations(a.ErrOut, report)
+	writeOutcomeHints(a.ErrOut, report.Result, e.Compiled.HasTotal, e.Source.Info.ClusterLabel)
+	responses.writeForeignSeries(a.ErrOut, report, req.Clusters)
+	rows := evaluation.Rows(report.Result)
+	err = out.Print(a.Out, rows, func(w io.Writer) { writePreview(w, rows, out.IsWide()) })
+	return errors.Join(err, evaluation.QueryErrors(report))
+}
+
+// listResultClusters returns the clusters in the results of the queries of all scores. It
+// ignores failed queries, unless no other query has a cluster: the round runs them again and
+// reports the error.
+func listResultClusters(ctx context.Context, req round.Request, label string) ([]string, error) {
+	var (
+		names []string
+		errs  []error
+	)
+	for i := range req.Spec.Scores {
+		expr := req.Spec.Scores[i].Query
+		if promql.Check(expr) != nil {
+			continue
+		}
+		result, err := req.Querier.Query(ctx, expr, req.Now)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", req.Spec.Scores[i].Name, err))
+			continue
+		}
+		for _, s := range result.Samples {
+			if name := s.Labels[label]; name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	return names, nil
+}
+
+func writePreview(w io.Writer, rows []evaluation.Row, wide bool) {
+	columns := []string{"CLUSTER", "SCORE", "VALUE", "RAW", "STATE", "OUTCOME"}
+	if wide {
+		columns = slices.Insert(columns, 3, "POINTS")
+	}
+	format.Row(w, columns...)
+	for _, r := range rows {
+		points, raw := "-", "-"
+		if r.Points != nil {
+			points = format.Decimal(format.RoundTenth(*r.Points))
+		}
+		if r.Raw != nil {
+			raw = format.Raw(*r.Raw)
+		}
+		cells := []string{r.Cluster, r.Score, format.Score(r.Value, "-"), raw, r.State, r.Outcome}
+		if wide {
+			cells = slices.Insert(cells, 3, points)
+		}
+		format.Row(w, cells...)
+	}
+}
+
+// writeAnnotations writes the warnings and infos of all queries of a round, and how many values
+// normalization cut off. It leaves out what evaluation.QueryErrors reports.
+func writeAnnotations(w io.Writer, report *round.Report) {
+	for _, q := range evaluation.Queries(report) {
+		reported := q.NameProblems()
+		if q.NoMatch != nil {
+			reported = append(reported, q.NoMatch.String())
+		}
+		for _, text := range q.Warnings {
+			if problem, _ := strings.CutPrefix(text, "the query "); !slices.Contains(reported, problem) {
+				_, _ = fmt.Fprintf(w, "warning: %s: %s\n", q.Name, text)
+			}
+		}
+		for _, text := range q.Infos {
+			_, _ = fmt.Fprintf(w, "info: %s: %s\n", q.Name, text)
+		}
+	}
+	if n := report.Result.Clamped; n > 0 {
+		_, _ = fmt.Fprintf(w, "warning: %s outside of the range of the score: the nearest end counts. Linear maps other values to the range, and range: Full allows points below 0\n", format.Plural(n, "value"))
+	}
+}
+
+// outcomeHints say why a cluster has no usable value, and what to do. Errors report the other
+// outcomes.
+var outcomeHints = map[score.Outcome]string{
+	score.Absent:    "no series. If clusters may lack it, set missing.absent",
+	score.Duplicate: "several series. Aggregate them, as in sum by ($label) (...)",
+	score.NaN:       "not a number, as 0 / 0 is",
+	score.Infinite:  "infinite, as 1 / 0 is",
+	score.Stale:     "the samples are too old, or of unknown age: see freshness",
+}
+
+// writeOutcomeHints writes for each score which clusters have no usable value, and why.
+func writeOutcomeHints(w io.Writer, r *score.Result, hasTotal bool, label string) {
+	names := r.Names
+	if hasTotal {
+		names = names[:len(names)-1] // the parts say why
+	}
+	for j, name := range names {
+		clusters := map[score.Outcome][]string{}
+		for i, cluster := range r.Clusters {
+			cell := &r.Row(i)[j]
+			clusters[cell.Outcome] = append(clusters[cell.Outcome], cluster)
+		}
+		for _, outcome := range slices.Sorted(maps.Keys(clusters)) {
+			if hint := outcomeHints[outcome]; hint != "" {
+				hint = strings.ReplaceAll(hint, "$label", label)
+				_, _ = fmt.Fprintf(w, "info: %s: %s for %s: %s\n", name, outcome, format.Abbreviate(clusters[outcome]), hint)
+			}
+		}
+	}
+}

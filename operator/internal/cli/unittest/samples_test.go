@@ -1,0 +1,66 @@
+package unittest
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/yaml"
+
+	"plimsoll.dev/plimsoll/operator/internal/cli/command"
+)
+
+const samples = "../../../../config/samples"
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(samples, pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no %s among the samples: %v", pattern, err)
+	}
+	return files
+}
+
+func TestSampleTestsPass(t *testing.T) {
+	files := glob(t, "tests/*.yaml")
+	var out bytes.Buffer
+	cmd := New(&command.App{IOStreams: genericclioptions.IOStreams{Out: &out, ErrOut: &out}})
+	cmd.SetArgs(files)
+	if err := cmd.ExecuteContext(t.Context()); err != nil || strings.Count(out.String(), "ok ") < len(files) {
+		t.Errorf("error %v\n%s", err, &out)
+	}
+}
+
+// commentedPolicy matches a file that begins with two lines of comment.
+var commentedPolicy = regexp.MustCompile(`^(# .+\n){2}apiVersion:`)
+
+func TestSamplePoliciesHaveCommentsAndTests(t *testing.T) {
+	tested := map[string]bool{}
+	for _, file := range glob(t, "tests/*.yaml") {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f testFile
+		if err := yaml.Unmarshal(content, &f); err != nil {
+			t.Fatal(err)
+		}
+		tested[filepath.Join(samples, "tests", f.Policy)] = true
+	}
+	for _, file := range glob(t, "policies/*.yaml") {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !commentedPolicy.Match(content) {
+			t.Errorf("%s must begin with two lines of comment", file)
+		}
+		if !tested[file] {
+			t.Errorf("no file in config/samples/tests tests %s", file)
+		}
+	}
+}
