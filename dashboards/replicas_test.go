@@ -30,7 +30,7 @@ var replicatedPanels = []struct {
 	{"jobs.json", "Busiest pods", "utilization", podSeries("utilization_ratio", "0.5x60"), []float64{1}},
 	{"jobs.json", "Memory of pods", "memory", podSeries("memory_used_bytes", "8x60"), []float64{16}},
 	{"devices.json", "NVLink fabrics", "fabric", []string{`plimsoll_device_fabric_info{cluster="c",node="n",model="m",uuid="a",cluster_uuid="f",clique="1"} 1x60`, `plimsoll_device_fabric_info{cluster="c",node="n",model="m",uuid="b",cluster_uuid="f",clique="1"} 1x60`}, []float64{2}},
-	{"scores.json", "Scores by state", "state", []string{`plimsoll_score_state{policy="p",score="s",state="held"} 3x60`, `plimsoll_score_state{policy="p",score="t",state="held"} 3x60`}, []float64{6}},
+	{"scores.json", "Scores by state", "state", []string{`plimsoll_score_state{policy="p",score="s",state="kept"} 3x60`, `plimsoll_score_state{policy="p",score="t",state="kept"} 3x60`}, []float64{6}},
 	{"self.json", "Exporters", "build_info", []string{`plimsoll_build_info{component="exporter",cluster="c",instance="1"} 1x60`, `plimsoll_build_info{component="exporter",cluster="c",instance="2"} 1x60`}, []float64{2}},
 	{"self.json", "Exporters", "unmapped", []string{`plimsoll_exporter_unmapped_devices{cluster="c",node="n",reason="x"} 3x60`, `plimsoll_exporter_unmapped_devices{cluster="c",node="n",reason="y"} 3x60`}, []float64{6}},
 	{"self.json", "Devices of unknown holders", "unmapped", []string{`plimsoll_exporter_unmapped_devices{cluster="c",node="n",reason="x"} 3x60`, `plimsoll_exporter_unmapped_devices{cluster="c",node="o",reason="x"} 3x60`}, []float64{6}},

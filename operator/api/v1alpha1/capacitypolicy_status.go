@@ -6,7 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // True is the good state of each.
 const (
 	// ConditionMeasured is True if the source responded to every query of the last round,
-	// and every cluster has a fresh number. Otherwise, quotas stay, or clusters are held or
+	// and every cluster has a fresh number. Otherwise, quotas stay, or clusters are kept or
 	// count 0.
 	ConditionMeasured = "Measured"
 	// ConditionApplied is True if the Cohort has the quotas of the policy.
@@ -41,8 +41,8 @@ type CapacityPolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Time of the last round that was not early: rounds less than half a period later, such as
-	// at the end of a hold, do not change it. After a gap of more than 3 periods, pending changes end and
-	// holds begin again.
+	// at the end of a keep time, do not change it. After a gap of more than 3 periods, pending changes end and
+	// keep times begin again.
 	// +optional
 	LastRoundTime *metav1.Time `json:"lastRoundTime,omitempty"`
 	// Quotas in the order of the spec.
@@ -111,14 +111,14 @@ type PendingLower struct {
 }
 
 // CapacityState states whether the number of a cluster is known.
-// +kubebuilder:validation:Enum=Fresh;Held;Missing
+// +kubebuilder:validation:Enum=Fresh;Kept;Missing
 type CapacityState string
 
 const (
 	// CapacityFresh is a measured number.
 	CapacityFresh CapacityState = "Fresh"
-	// CapacityHeld is the last number, during keepLastSeconds.
-	CapacityHeld CapacityState = "Held"
+	// CapacityKept is the last number, during keepLastSeconds.
+	CapacityKept CapacityState = "Kept"
 	// CapacityMissing is an unknown number. The cluster counts 0.
 	CapacityMissing CapacityState = "Missing"
 )
@@ -129,11 +129,11 @@ type ClusterCapacity struct {
 	Name string `json:"name"`
 	// Devices that count, after rounding.
 	Devices int64 `json:"devices"`
-	// Devices that the cluster reports as broken, or last reported if the state is Held. Absent if
+	// Devices that the cluster reports as broken, or last reported if the state is Kept. Absent if
 	// the number is unknown, or the quota has no unhealthyQuery.
 	// +optional
 	Unhealthy *int64 `json:"unhealthy,omitempty"`
-	// Fresh: measured. Held: the last number. Missing: unknown, so that the cluster counts
+	// Fresh: measured. Kept: the last number. Missing: unknown, so that the cluster counts
 	// 0.
 	State CapacityState `json:"state"`
 	// Cause if the state is not Fresh: Disconnected, NoSample, QueryFailed, Stale, SharedLabel,

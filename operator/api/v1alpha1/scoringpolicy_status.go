@@ -12,7 +12,7 @@ const ScoreConditionPrefix = "score.plimsoll.dev/"
 const (
 	// ConditionDataFresh is True if every cluster has a fresh value in every score. The
 	// AddOnPlacementScore of each cluster has this condition, too. Its reasons are
-	// ReasonHeld, ReasonStale and ReasonMissing if it is False.
+	// ReasonKept, ReasonStale and ReasonMissing if it is False.
 	ConditionDataFresh = "DataFresh"
 	// ConditionPublished is True if the AddOnPlacementScores contain the scores of the
 	// last round.
@@ -21,7 +21,7 @@ const (
 
 // Reasons of conditions.
 const (
-	ReasonHeld       = "Held"
+	ReasonKept       = "Kept"
 	ReasonStale      = "Stale"
 	ReasonMissing    = "Missing"
 	ReasonNameTaken  = "NameTaken"
@@ -92,8 +92,8 @@ type RoundStatus struct {
 	Clusters int32 `json:"clusters"`
 	// Number of clusters with a fresh value in every score.
 	Scored int32 `json:"scored"`
-	// Number of clusters with a held score, and none worse.
-	Held int32 `json:"held"`
+	// Number of clusters with a kept score, and none worse.
+	Kept int32 `json:"kept"`
 	// Number of clusters with a missing value that is published as -100.
 	Worst int32 `json:"worst"`
 	// Number of clusters with a missing value that is not published.

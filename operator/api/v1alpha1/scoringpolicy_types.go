@@ -320,7 +320,7 @@ type PublishSpec struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Scored",type=integer,JSONPath=`.status.lastRound.scored`
-// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.lastRound.held`
+// +kubebuilder:printcolumn:name="Kept",type=integer,JSONPath=`.status.lastRound.kept`
 // +kubebuilder:printcolumn:name="Last round",type=date,JSONPath=`.status.lastRound.time`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ScoringPolicy struct {

@@ -230,7 +230,7 @@ func compareWithInstantQueries(t *testing.T, url string) {
 		req.Previous = round.Run(context.Background(), req).Result
 		for c, cluster := range req.Clusters.Names() {
 			cell, mean := req.Previous.Row(c)[0], report.Clusters[c].Scores[0].Trend[i]
-			usable := cell.State == score.Scored || cell.State == score.Held
+			usable := cell.State == score.Scored || cell.State == score.Kept
 			if usable != (mean != nil) || usable && float64(cell.Value) != *mean {
 				t.Errorf("round %d of %s: an instant query gives %d %s, the backtest %v", i, cluster, cell.Value, cell.State, mean)
 			}

@@ -358,4 +358,4 @@ const lastRound = `{"policy":"fleet","time":"2026-03-01T11:59:50Z","durationMill
 "queries":[{"query":"time() - max by (cluster) (x)","durationMilliseconds":4,"series":2},
  {"score":"headroom","query":"sum by (cluster) (y)","durationMilliseconds":9,"series":1,"warnings":["a store did not respond"]}],
 "clusters":[{"cluster":"cluster1","scores":[{"name":"headroom","raw":42.12345,"points":65.8,"value":66,"state":"Fresh","outcome":"Value","sampleTime":"2026-03-01T11:59:45Z"}]},
- {"cluster":"cluster2","scores":[{"name":"headroom","points":20,"value":20,"state":"Held","outcome":"Absent","sampleTime":"2026-03-01T11:59:20Z","heldUntil":"2026-03-01T12:00:20Z"}]}]}`
+ {"cluster":"cluster2","scores":[{"name":"headroom","points":20,"value":20,"state":"Kept","outcome":"Absent","sampleTime":"2026-03-01T11:59:20Z","keptUntil":"2026-03-01T12:00:20Z"}]}]}`

@@ -98,12 +98,12 @@ func (f *Fleet) exportPolicy(e *emitter, policy string, scores []string) {
 	e.add("plimsoll_score_query_duration_seconds", 0.05, "policy", policy, "score", "(freshness)")
 	for _, score := range scores {
 		e.add("plimsoll_score_query_duration_seconds", 0.02+0.04*wave(e.at, score, 30*time.Minute), "policy", policy, "score", score)
-		states := map[string]float64{"scored": 0, "held": 0, "vetoed": 0, "worst": 0, "fixed": 0, "omitted": 0}
+		states := map[string]float64{"scored": 0, "kept": 0, "vetoed": 0, "worst": 0, "fixed": 0, "omitted": 0}
 		for _, c := range f.clusters {
 			v := math.Round(-20 + 110*wave(e.at, policy+score+c.name, 2*time.Hour))
 			state := "scored"
 			if f.happens(c.goneFor, e.at) {
-				if state = "held"; f.happens(c.goneFor-10*time.Minute, e.at) {
+				if state = "kept"; f.happens(c.goneFor-10*time.Minute, e.at) {
 					state, v = "worst", -100
 				}
 			}

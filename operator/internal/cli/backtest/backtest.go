@@ -57,7 +57,7 @@ func New(a *command.App) *cobra.Command {
 		Long: `Evaluate a ScoringPolicy over recorded metrics.
 
 backtest evaluates one round per period of the policy, as the operator does: freshness,
-hold, damping, vetoes and refused rounds use the simulated time. If the source was down at
+keep times, damping, vetoes and refused rounds use the simulated time. If the source was down at
 some time, the values of that time are missing. Rounds before the first sample are
 excluded. Nothing is written.
 

@@ -50,8 +50,8 @@ type backtestScore struct {
 	Min           *int32     `json:"min,omitempty"`
 	Median        *int32     `json:"median,omitempty"`
 	Max           *int32     `json:"max,omitempty"`
-	HeldShare     float64    `json:"heldShare"`
-	MissingShare  float64    `json:"missingShare"` // after the hold ended
+	KeptShare     float64    `json:"keptShare"`
+	MissingShare  float64    `json:"missingShare"` // after the keep time ended
 	VetoedShare   float64    `json:"vetoedShare"`
 	ChangesPerDay float64    `json:"changesPerDay"`
 	Trend         []*float64 `json:"trend"`
@@ -88,7 +88,7 @@ func (t *totals) report(policy *v1alpha1.ScoringPolicy, withDataOnly bool) *Repo
 
 func (t *scoreTotals) report(name string, lowest float64, slices int, length time.Duration) backtestScore {
 	s := backtestScore{
-		Name: name, HeldShare: share(t.heldRounds, t.rounds), MissingShare: share(t.missingRounds, t.rounds), VetoedShare: share(t.vetoedRounds, t.rounds),
+		Name: name, KeptShare: share(t.keptRounds, t.rounds), MissingShare: share(t.missingRounds, t.rounds), VetoedShare: share(t.vetoedRounds, t.rounds),
 		ChangesPerDay: perDay(t.changes, length), lowest: lowest,
 	}
 	if low, median, high, ok := t.publishedStats(); ok {
@@ -138,7 +138,7 @@ func (r *Report) write(w io.Writer, paint format.Painter, wide bool) {
 	format.Row(w, "Switches:", fmt.Sprintf("%d of the best cluster, %s per day", r.Switches, format.Decimal(r.SwitchesPerDay)))
 	format.Row(w, "Published:", format.Decimal(r.ChangesPerDay)+" changes per day")
 	format.Row(w)
-	columns := []string{"CLUSTER", "SCORE", "TREND", "MIN", "MEDIAN", "MAX", "HELD", "MISSING", "BEST", "CHANGES/DAY"}
+	columns := []string{"CLUSTER", "SCORE", "TREND", "MIN", "MEDIAN", "MAX", "KEPT", "MISSING", "BEST", "CHANGES/DAY"}
 	if wide {
 		columns = slices.Insert(columns, 8, "VETOED")
 	}
@@ -162,7 +162,7 @@ func (c *clusterReport) write(w io.Writer, rankedBy string, wide bool) {
 		}
 		cells := []string{
 			name, s.Name, sparkline(s.Trend, s.lowest), format.Score(s.Min, "none"), format.Score(s.Median, "none"), format.Score(s.Max, "none"),
-			format.Percent(s.HeldShare), format.Percent(s.MissingShare), best, format.Decimal(s.ChangesPerDay),
+			format.Percent(s.KeptShare), format.Percent(s.MissingShare), best, format.Decimal(s.ChangesPerDay),
 		}
 		if wide {
 			cells = slices.Insert(cells, 8, format.Percent(s.VetoedShare))

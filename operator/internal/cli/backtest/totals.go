@@ -38,7 +38,7 @@ type totals struct {
 type scoreTotals struct {
 	rounds                                  int
 	published                               [2*maxScore + 1]int32 // rounds by published value + maxScore
-	heldRounds, vetoedRounds, missingRounds int
+	keptRounds, vetoedRounds, missingRounds int
 	changes                                 int
 	lastValue                               int32
 	lastPublished                           bool
@@ -132,15 +132,15 @@ func (t *totals) sliceOf(i int) int {
 func (t *scoreTotals) addCell(cell *score.Cell, slice int) (changed bool) {
 	trend := &t.trend[slice]
 	switch cell.State {
-	case score.Held:
-		t.heldRounds++
+	case score.Kept:
+		t.keptRounds++
 	case score.Vetoed:
 		t.vetoedRounds++
 	case score.Worst, score.Omitted, score.Fixed:
 		t.missingRounds++
 	case score.Scored:
 	}
-	if cell.State == score.Scored || cell.State == score.Held {
+	if cell.State == score.Scored || cell.State == score.Kept {
 		trend.usable++
 		trend.sum += float64(cell.Value)
 	} else {
@@ -169,7 +169,7 @@ func (t *totals) addRanking(r *score.Result) {
 			break
 		}
 		cell := &r.Row(c)[column]
-		usable := cell.State == score.Scored || cell.State == score.Held || cell.State == score.Fixed
+		usable := cell.State == score.Scored || cell.State == score.Kept || cell.State == score.Fixed
 		if usable && cell.Value > highest {
 			best, highest = c, cell.Value
 		}

@@ -36,7 +36,7 @@ type scoreReport struct {
 	State      string     `json:"state"`
 	Outcome    string     `json:"outcome,omitempty"`
 	SampleTime *time.Time `json:"sampleTime,omitempty"`
-	HeldUntil  *time.Time `json:"heldUntil,omitempty"`
+	KeptUntil  *time.Time `json:"keptUntil,omitempty"`
 	ValidUntil *time.Time `json:"validUntil,omitempty"`
 }
 
@@ -160,14 +160,14 @@ func writeScores(w io.Writer, clusters []clusterReport, byPolicy bool, now time.
 }
 
 // describeState returns the state, the outcome if it differs, and how long the score is
-// held or valid.
+// kept or valid.
 func (s scoreReport) describeState(now time.Time) string {
 	text := s.State
 	if s.Outcome != "" && s.Outcome != s.State {
 		text += " (" + s.Outcome + ")"
 	}
-	if s.HeldUntil != nil && s.HeldUntil.After(now) {
-		text += ", held for another " + format.Duration(s.HeldUntil.Sub(now))
+	if s.KeptUntil != nil && s.KeptUntil.After(now) {
+		text += ", kept for another " + format.Duration(s.KeptUntil.Sub(now))
 	}
 	if until := s.ValidUntil; until != nil {
 		if until.Before(now) {

@@ -139,7 +139,7 @@ func (r *policyReport) writeSummary(w io.Writer, a *command.App) {
 			text += fmt.Sprintf(", %d of %d clusters have fresh data", r.Fresh, len(r.Clusters))
 		}
 		if r.Refused {
-			text += ", not published because too few clusters have fresh data; earlier scores are held"
+			text += ", not published because too few clusters have fresh data; earlier scores are kept"
 		}
 		format.Row(w, "Last round:", text)
 	}

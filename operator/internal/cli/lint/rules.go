@@ -47,7 +47,7 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 		}
 		l.checkQuery(d, path+".query", s.Query, nil, options)
 		l.checkPoints(d, path, s)
-		if problem := score.HoldProblem(&p.Spec, s); problem != "" {
+		if problem := score.KeepProblem(&p.Spec, s); problem != "" {
 			l.add(d, path+".missing.keepLastSeconds", "%s", problem)
 		}
 		weighted = weighted || s.Weight == nil || *s.Weight > 0

@@ -30,7 +30,7 @@ func New(a *command.App) *cobra.Command {
 		Use:   "preview -f POLICY --prometheus URL",
 		Short: "Show the scores of a ScoringPolicy without applying it",
 		Long: `Show the scores of a ScoringPolicy without applying it. preview evaluates a first round:
-scores are not held and not damped. Nothing is written.
+scores are not kept and not damped. Nothing is written.
 
 ` + evaluation.FlagsHelp + `
 

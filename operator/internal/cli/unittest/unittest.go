@@ -84,7 +84,7 @@ input series, and the scores are compared with the expected ones.
     evalTime: 10m
     expect: {c1: {headroom: 0}}    # null: not published
 
-Each test is a first round: scores are not held and not damped. The exit code is 1 if a score
+Each test is a first round: scores are not kept and not damped. The exit code is 1 if a score
 differs.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -142,7 +142,7 @@ func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.CapacityPol
 func computeQuotas(policy *v1alpha1.CapacityPolicy, measured *measurement, cohort *cohortState, now time.Time) []v1alpha1.QuotaStatus {
 	spec := &policy.Spec
 	rules := capacity.Rules{
-		Hold: holdOf(spec), LowerAfter: lowerAfterOf(spec),
+		KeepLast: keepLastOf(spec), LowerAfter: lowerAfterOf(spec),
 		RaiseAfter: cmp.Or(spec.RaiseAfterRounds, 2), BelowReserved: spec.LowerBelowReserved,
 	}
 	period := seconds(spec.PeriodSeconds, 60)

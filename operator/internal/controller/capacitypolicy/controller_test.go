@@ -203,20 +203,20 @@ func TestPolicyKeepsTheQuota(t *testing.T) {
 		{"an empty response", func(h *hub) { h.devices(usable) }, "SourceFailed", "no connected cluster"},
 		{"the source is deleted", func(h *hub) { h.r.sources.Delete("thanos") }, "SourceFailed", `MetricsSource "thanos": not found`},
 		{"the source can't be used", func(h *hub) { h.r.sources.SetUnusable(query.SourceInfo{Name: "thanos"}, errors.New("no Secret")) }, "SourceFailed", "no Secret"},
-		{"a cluster is silent", func(h *hub) { h.devices(usable, "c1", 8) }, "Held", "c2 (NoSample, h100)"},
+		{"a cluster is silent", func(h *hub) { h.devices(usable, "c1", 8) }, "Kept", "c2 (NoSample, h100)"},
 		{"a cluster is disconnected", func(h *hub) {
 			c := managedCluster("c2", false)
 			c.ResourceVersion = ""
 			if err := errors.Join(h.Delete(context.Background(), managedCluster("c2", true)), h.Create(context.Background(), c)); err != nil {
 				h.t.Fatal(err)
 			}
-		}, "Held", "c2 (Disconnected, h100)"},
+		}, "Kept", "c2 (Disconnected, h100)"},
 		{"the endpoint of a cluster fails", func(h *hub) {
 			h.devices(usable, "c1", 8)
 			h.responses[usable] = query.Result{Samples: h.responses[usable].Samples, Failed: map[string]string{"c2": "timeout"}}
-		}, "Held", "c2 (QueryFailed, h100)"},
-		{"two samples for a cluster", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8, "c2", 8) }, "Held", "c2 (SeveralSamples, h100)"},
-		{"a negative number", func(h *hub) { h.devices(usable, "c1", 8, "c2", -1) }, "Held", "c2 (NotANumber, h100)"},
+		}, "Kept", "c2 (QueryFailed, h100)"},
+		{"two samples for a cluster", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8, "c2", 8) }, "Kept", "c2 (SeveralSamples, h100)"},
+		{"a negative number", func(h *hub) { h.devices(usable, "c1", 8, "c2", -1) }, "Kept", "c2 (NotANumber, h100)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.LowerAfterSeconds = new(int32(0)) })
@@ -283,7 +283,7 @@ func testFreshness(t *testing.T, stale int) {
 	policy := h.round()
 	want := []v1alpha1.ClusterCapacity{
 		{Name: "c1", Devices: 8, Unhealthy: new(int64(0)), State: v1alpha1.CapacityFresh},
-		{Name: "c2", Devices: 16, Unhealthy: new(int64(0)), State: v1alpha1.CapacityHeld, Reason: "Stale", Since: &metav1.Time{Time: h.now}},
+		{Name: "c2", Devices: 16, Unhealthy: new(int64(0)), State: v1alpha1.CapacityKept, Reason: "Stale", Since: &metav1.Time{Time: h.now}},
 	}
 	if diff := cmp.Diff(want, policy.Status.Quotas[0].Clusters); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -377,8 +377,8 @@ func TestPolicyDeletedDuringARound(t *testing.T) {
 	}
 }
 
-// Nothing is known of the time in which no operator ran: a held cluster is held again.
-func TestGapBetweenRoundsRestartsHolds(t *testing.T) {
+// Nothing is known of the time in which no operator ran: a kept cluster is kept again.
+func TestGapBetweenRoundsRestartsKeepTimes(t *testing.T) {
 	h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.LowerAfterSeconds = new(int32(0)) })
 	h.round()
 	h.devices(usable, "c1", 8)
@@ -388,7 +388,7 @@ func TestGapBetweenRoundsRestartsHolds(t *testing.T) {
 	if got := h.cohortQuota(); got != 24 {
 		t.Errorf("quota %d", got)
 	}
-	if c := policy.Status.Quotas[0].Clusters[1]; c.State != v1alpha1.CapacityHeld || !c.Since.Time.Equal(h.now) {
+	if c := policy.Status.Quotas[0].Clusters[1]; c.State != v1alpha1.CapacityKept || !c.Since.Time.Equal(h.now) {
 		t.Errorf("after the gap: %+v", c)
 	}
 }

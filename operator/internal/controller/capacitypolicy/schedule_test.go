@@ -15,7 +15,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// A round follows when a hold ends or a decrease is due, however long the period is.
+// A round follows when a keep time ends or a decrease is due, however long the period is.
 func TestNextRound(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -29,7 +29,7 @@ func TestNextRound(t *testing.T) {
 	}{
 		{"nothing changes", func(*hub) {}, 0, []time.Duration{time.Hour, time.Hour}, false, 24},
 		{"a cluster is silent", func(h *hub) { h.devices(usable, "c1", 8) }, 0, []time.Duration{time.Minute, 5 * time.Minute, 54 * time.Minute, time.Hour}, false, 8},
-		{"the hold ends during the round", func(h *hub) { h.devices(usable, "c1", 8) }, 2 * time.Minute, []time.Duration{rereadDelay, 5 * time.Minute, 53*time.Minute - rereadDelay, time.Hour}, false, 8},
+		{"the keep time ends during the round", func(h *hub) { h.devices(usable, "c1", 8) }, 2 * time.Minute, []time.Duration{rereadDelay, 5 * time.Minute, 53*time.Minute - rereadDelay, time.Hour}, false, 8},
 		{"fewer devices", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8) }, 0, []time.Duration{5 * time.Minute, 55 * time.Minute, time.Hour}, false, 16},
 		{"fewer devices, then the source fails", func(h *hub) { h.devices(usable, "c1", 8, "c2", 8) }, 0, []time.Duration{5 * time.Minute, 55 * time.Minute, time.Hour}, true, 24},
 		{"a cluster is silent, then the source fails", func(h *hub) { h.devices(usable, "c1", 8) }, 0, []time.Duration{time.Minute, 59 * time.Minute}, true, 24},

@@ -97,14 +97,14 @@ func decideMeasured(measured *measurement, quotas []v1alpha1.QuotaStatus) condit
 	case len(measured.failures)+len(measured.invalid) > 0:
 		return condition.False(reasonUnusable, "quotas without a usable response stay: "+strings.Join(append(measured.failures, measured.invalid...), "; "))
 	}
-	var held, missing []string
+	var kept, missing []string
 	for i := range quotas {
 		for _, c := range quotas[i].Clusters {
 			text := fmt.Sprintf("%s (%s, %s)", c.Name, c.Reason, quotas[i].Flavor)
 			switch c.State {
 			case v1alpha1.CapacityFresh:
-			case v1alpha1.CapacityHeld:
-				held = append(held, text)
+			case v1alpha1.CapacityKept:
+				kept = append(kept, text)
 			case v1alpha1.CapacityMissing:
 				missing = append(missing, text)
 			}
@@ -112,18 +112,18 @@ func decideMeasured(measured *measurement, quotas []v1alpha1.QuotaStatus) condit
 	}
 	switch {
 	case len(missing) > 0:
-		return condition.False(v1alpha1.ReasonMissing, "clusters that count 0: "+list(missing)+andHeld(held))
-	case len(held) > 0:
-		return condition.False(v1alpha1.ReasonHeld, "clusters whose last number counts: "+list(held))
+		return condition.False(v1alpha1.ReasonMissing, "clusters that count 0: "+list(missing)+andKept(kept))
+	case len(kept) > 0:
+		return condition.False(v1alpha1.ReasonKept, "clusters whose last number counts: "+list(kept))
 	}
 	return condition.True(reasonAllFresh, "every cluster has a fresh number")
 }
 
-func andHeld(held []string) string {
-	if len(held) == 0 {
+func andKept(kept []string) string {
+	if len(kept) == 0 {
 		return ""
 	}
-	return "; clusters whose last number counts: " + list(held)
+	return "; clusters whose last number counts: " + list(kept)
 }
 
 // list joins the first names and counts the others.
@@ -135,12 +135,12 @@ func list(names []string) string {
 }
 
 // decideReady repeats the first condition that keeps the policy from its work. Shadow mode
-// and held or missing clusters do not.
+// and kept or missing clusters do not.
 func decideReady(valid, fresh, applied condition.Decision) condition.Decision {
 	switch {
 	case !valid.IsTrue():
 		return valid
-	case !fresh.IsTrue() && fresh.Reason != v1alpha1.ReasonHeld && fresh.Reason != v1alpha1.ReasonMissing:
+	case !fresh.IsTrue() && fresh.Reason != v1alpha1.ReasonKept && fresh.Reason != v1alpha1.ReasonMissing:
 		return fresh
 	case !applied.IsTrue() && applied.Reason != v1alpha1.ReasonShadow:
 		return applied

@@ -46,7 +46,7 @@ func newIssuer(t *testing.T, secret string) *issuer {
 
 // TestAuthMethodsFollowTheirSecrets has a server for each method:
 //
-//  1. With a wrong Secret, the condition states the reason, and scores are held.
+//  1. With a wrong Secret, the condition states the reason, and scores are kept.
 //  2. The right Secret is used without a restart.
 //  3. No value of a Secret is shown anywhere.
 func TestAuthMethodsFollowTheirSecrets(t *testing.T) {
@@ -136,8 +136,8 @@ func TestAuthMethodsFollowTheirSecrets(t *testing.T) {
 			replace(tc.wrong)
 			eventually(t, func(g gomega.Gomega) {
 				g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("False/Unauthorized"))
-				held := meta.FindStatusCondition(score(g, name, name).Status.Conditions, "DataFresh")
-				g.Expect(held.Reason).To(gomega.Equal("Held"))
+				kept := meta.FindStatusCondition(score(g, name, name).Status.Conditions, "DataFresh")
+				g.Expect(kept.Reason).To(gomega.Equal("Kept"))
 			})
 			prom.set("free", map[string]string{name: "4"})
 			replace(tc.right)

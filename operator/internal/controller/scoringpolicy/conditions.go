@@ -111,11 +111,11 @@ func decideDataFresh(done *completedRound) condition.Decision {
 		if errors.Is(done.in.sourceErr, query.ErrNoSource) {
 			reason = v1alpha1.ReasonNotFound
 		}
-		return condition.False(reason, done.in.sourceErr.Error()+heldNote(s))
+		return condition.False(reason, done.in.sourceErr.Error()+keptNote(s))
 	case failed != nil:
-		return condition.False(string(query.ReasonOf(failed.Err)), fieldOf(failed)+" failed: "+failed.Err.Error()+heldNote(s))
+		return condition.False(string(query.ReasonOf(failed.Err)), fieldOf(failed)+" failed: "+failed.Err.Error()+keptNote(s))
 	case r.Refused:
-		return condition.False("TooFewFresh", fmt.Sprintf("only %d of %d recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are held", r.KnownFresh, r.Known))
+		return condition.False("TooFewFresh", fmt.Sprintf("only %d of %d recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are kept", r.KnownFresh, r.Known))
 	case s.Clusters == 0:
 		return condition.False("NoClusters", "clusterSelector matches no accepted ManagedCluster")
 	case s.missing > 0:
@@ -123,9 +123,9 @@ func decideDataFresh(done *completedRound) condition.Decision {
 		if s.stale > 0 {
 			reason = v1alpha1.ReasonStale
 		}
-		return condition.False(reason, fmt.Sprintf("%d of %d clusters lack a fresh value: %s", s.missing+int(s.Held), s.Clusters, unfreshClusters(r)))
-	case s.Held > 0:
-		return condition.False(v1alpha1.ReasonHeld, fmt.Sprintf("the last scores of %d of %d clusters are held: %s", s.Held, s.Clusters, unfreshClusters(r)))
+		return condition.False(reason, fmt.Sprintf("%d of %d clusters lack a fresh value: %s", s.missing+int(s.Kept), s.Clusters, unfreshClusters(r)))
+	case s.Kept > 0:
+		return condition.False(v1alpha1.ReasonKept, fmt.Sprintf("the last scores of %d of %d clusters are kept: %s", s.Kept, s.Clusters, unfreshClusters(r)))
 	}
 	if s.Absent > 0 {
 		return condition.True("Fresh", fmt.Sprintf("all %d clusters have fresh values, or are absent as missing.absent accepts (%d)", s.Clusters, s.Absent))
@@ -144,11 +144,11 @@ func firstFailure(report *round.Report) *round.QueryReport {
 	return nil
 }
 
-func heldNote(s summary) string {
-	if s.Held == 0 {
+func keptNote(s summary) string {
+	if s.Kept == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; the last scores of %d of %d clusters are held", s.Held, s.Clusters)
+	return fmt.Sprintf("; the last scores of %d of %d clusters are kept", s.Kept, s.Clusters)
 }
 
 // decidePublished decides the condition Published: whether the AddOnPlacementScores

@@ -32,10 +32,10 @@ func TestDecideConditions(t *testing.T) {
 			w.failures = map[string]error{"x": rejected}
 			return w.round(newSpec("free", "x"), nil, now)
 		}, "QueryRejected: scores[b].query BadQuery: many-to-many", "Missing: 3 of 3 clusters lack a fresh value: c1, c2, c3", ""},
-		{"source down, scores held", func() *completedRound {
+		{"source down, scores kept", func() *completedRound {
 			return fakeFleet{clusters: healthy.clusters, failures: map[string]error{"free": down}}.round(newSpec("free"), good, now.Add(time.Minute))
 		}, "Valid: all queries are valid",
-			"Timeout: scores[a].query failed: Timeout: too slow; the last scores of 3 of 3 clusters are held", ""},
+			"Timeout: scores[a].query failed: Timeout: too slow; the last scores of 3 of 3 clusters are kept", ""},
 		{"one missing", func() *completedRound {
 			w := fakeFleet{clusters: []string{"c1", "c2"}, values: healthy.values}
 			w.clusters = append(w.clusters, "c9")
@@ -44,12 +44,12 @@ func TestDecideConditions(t *testing.T) {
 		{"too few fresh clusters", func() *completedRound {
 			return fakeFleet{clusters: healthy.clusters, values: map[string]map[string]float64{"free": {"c1": 9}}}.round(newSpec("free"), good, now.Add(time.Minute))
 		}, "Valid: all queries are valid",
-			"TooFewFresh: only 1 of 3 recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are held", ""},
+			"TooFewFresh: only 1 of 3 recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are kept", ""},
 		{"too few fresh clusters, and clusters that joined", func() *completedRound {
 			w := fakeFleet{clusters: []string{"c1", "c2", "c3", "c4", "c5", "c6"}, values: map[string]map[string]float64{"free": {"c1": 9, "c4": 9, "c5": 9, "c6": 9}}}
 			return w.round(newSpec("free"), good, now.Add(time.Minute))
 		}, "Valid: all queries are valid",
-			"TooFewFresh: only 1 of 3 recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are held", ""},
+			"TooFewFresh: only 1 of 3 recently healthy clusters have a fresh value, below minHealthyPercent: the last scores are kept", ""},
 		{"samples too old", func() *completedRound {
 			w := healthy
 			w.values = map[string]map[string]float64{"free": healthy.values["free"], "age": {"c1": 1, "c2": 1, "c3": 500}}
@@ -84,7 +84,7 @@ func TestDecideConditions(t *testing.T) {
 			d.report.Scores[0].LeftOut = []string{"a-Z"}
 			return d
 		}, `CollidingNames: scores[a].query has colliding names: 2 values of the label model, such as "A 1" and "A-1", give the name a-A-1; ` +
-			"such a score is not published after its hold: change one of the values with label_replace, or select one in the query; " +
+			"such a score is not published after its keep time: change one of the values with label_replace, or select one in the query; " +
 			"has 1 names more than nameFrom.limit, the first of which is a-Z: raise the limit, or select fewer values in the query", "", ""},
 		{"source does not exist", func() *completedRound {
 			d := fakeFleet{}.round(newSpec("free"), nil, now)

@@ -120,7 +120,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 }
 
 // Reconcile runs one round of a policy: gather, evaluate, publish, report. If the source is busy
-// for too long, a round without responses renews the published scores and ends holds.
+// for too long, a round without responses renews the published scores and ends keep times.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	policy := &v1alpha1.ScoringPolicy{}
 	if err := r.client.Get(ctx, req.NamespacedName, policy); apierrors.IsNotFound(err) {

@@ -10,7 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// TestTimeToNextRound: the next round starts when the earliest hold ends, or when the policy
+// TestTimeToNextRound: the next round starts when the earliest keep time ends, or when the policy
 // is due.
 func TestTimeToNextRound(t *testing.T) {
 	policy := &v1alpha1.ScoringPolicy{}
@@ -23,10 +23,10 @@ func TestTimeToNextRound(t *testing.T) {
 		round    *completedRound
 		at, want time.Duration // since the policy was due
 	}{
-		{"no hold", fresh, 0, 30 * time.Second},
+		{"no keep time", fresh, 0, 30 * time.Second},
 		{"a round that took time", fresh, 7 * time.Second, 23 * time.Second},
-		{"a hold that ends later", silent.round(newSpec("free"), fresh.report.Result, due.Add(30*time.Second)), 30 * time.Second, 30 * time.Second},
-		{"a hold that ends earlier", silent.round(newSpec("free"), fresh.report.Result, due.Add(290*time.Second)), 290 * time.Second, 10 * time.Second},
+		{"a keep time that ends later", silent.round(newSpec("free"), fresh.report.Result, due.Add(30*time.Second)), 30 * time.Second, 30 * time.Second},
+		{"a keep time that ends earlier", silent.round(newSpec("free"), fresh.report.Result, due.Add(290*time.Second)), 290 * time.Second, 10 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := timeToNextRound(policy, tc.round, due.Add(tc.at)); got != tc.want {

@@ -71,7 +71,7 @@ type ScoreExplanation struct {
 	// Since is the time from which a usable value is missing.
 	Since      *time.Time `json:"since,omitempty"`
 	SampleTime *time.Time `json:"sampleTime,omitempty"`
-	HeldUntil  *time.Time `json:"heldUntil,omitempty"`
+	KeptUntil  *time.Time `json:"keptUntil,omitempty"`
 }
 
 // handlers returns the explanation endpoints by path.
@@ -181,7 +181,7 @@ func explainScores(r *score.Result, i int) []ScoreExplanation {
 	for j, cell := range r.Row(i) {
 		s := ScoreExplanation{
 			Name: r.Names[j], State: cell.State.String(), Outcome: cell.Outcome.String(),
-			Since: timeOrNil(cell.Since), SampleTime: timeOrNil(cell.SampleTime), HeldUntil: timeOrNil(cell.HeldUntil),
+			Since: timeOrNil(cell.Since), SampleTime: timeOrNil(cell.SampleTime), KeptUntil: timeOrNil(cell.KeptUntil),
 		}
 		if points, ok := cell.KnownPoints(); ok {
 			s.Points = &points

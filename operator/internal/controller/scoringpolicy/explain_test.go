@@ -62,9 +62,9 @@ func TestExplanationEndpoints(t *testing.T) {
 // TestExplainedPoints: points are shown if they are known, and only then.
 func TestExplainedPoints(t *testing.T) {
 	spec := newSpec("free", "power")
-	fixed, minimum, hold := int32(50), int32(30), int32(60)
+	fixed, minimum, keepLast := int32(50), int32(30), int32(60)
 	spec.Scores[0].Minimum = &minimum
-	spec.Scores[1].Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: &fixed, KeepLastSeconds: &hold}
+	spec.Scores[1].Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: &fixed, KeepLastSeconds: &keepLast}
 	w := fakeFleet{clusters: []string{"c1", "c2", "c3"}, values: map[string]map[string]float64{
 		"free": {"c1": 4, "c2": 4, "c3": 1}, "power": {"c1": 6, "c3": 6},
 	}}
@@ -109,7 +109,7 @@ func TestExplainedPoints(t *testing.T) {
 		{Cluster: "c3", Scores: map[string]score.SeedScore{"a": {Value: -100, State: score.Vetoed, SampleTime: now}}},
 	}, now)
 	shown := show(w.round(spec, restored, now.Add(30*time.Second)))
-	for name, want := range map[string]string{"c1 a": "Held points 40", "c1 total": "Held points 50", "c3 a": "Vetoed points"} {
+	for name, want := range map[string]string{"c1 a": "Kept points 40", "c1 total": "Kept points 50", "c3 a": "Vetoed points"} {
 		if shown[name] != want {
 			t.Errorf("after a restart, %s: %s, want %s", name, shown[name], want)
 		}

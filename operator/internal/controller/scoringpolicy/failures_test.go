@@ -50,7 +50,7 @@ func sendManySeries(w http.ResponseWriter, _ *http.Request) {
 // TestSourceFailures lets a source fail in each way:
 //
 //  1. A cluster that never had a value gets no score.
-//  2. Published scores are held. The condition and an event state the reason.
+//  2. Published scores are kept. The condition and an event state the reason.
 //  3. After the source recovers, the policy recovers without a restart.
 func TestSourceFailures(t *testing.T) {
 	startOperator(t)
@@ -98,9 +98,9 @@ func TestSourceFailures(t *testing.T) {
 				g.Expect(fresh).To(gomega.Equal(tc.fresh))
 				g.Expect(message).To(gomega.ContainSubstring(tc.message))
 				g.Expect(eventReasons(g, "ScoringPolicy", name)).To(gomega.ContainElement(strings.TrimPrefix(tc.fresh, "False/")))
-				held := meta.FindStatusCondition(score(g, known, name).Status.Conditions, "DataFresh")
-				g.Expect(held.Reason).To(gomega.Equal("Held"))
-				g.Expect(held.Message).To(gomega.ContainSubstring("free: Failed since"))
+				kept := meta.FindStatusCondition(score(g, known, name).Status.Conditions, "DataFresh")
+				g.Expect(kept.Reason).To(gomega.Equal("Kept"))
+				g.Expect(kept.Message).To(gomega.ContainSubstring("free: Failed since"))
 			})
 			if tc.source != "" {
 				eventually(t, func(g gomega.Gomega) {
@@ -128,7 +128,7 @@ func TestSourceFailures(t *testing.T) {
 }
 
 // TestUnusableSamples makes the samples of one cluster unusable. The score of this cluster
-// is held, and then becomes the worst. The score of the other cluster stays up to date.
+// is kept, and then becomes the worst. The score of the other cluster stays up to date.
 func TestUnusableSamples(t *testing.T) {
 	startOperator(t)
 	for _, tc := range []struct {
@@ -136,7 +136,7 @@ func TestUnusableSamples(t *testing.T) {
 		free    []string // values of the cluster
 		age     string
 		outcome string // in the condition of the score
-		reason  string // of the condition after the hold
+		reason  string // of the condition after the keep time
 	}{
 		{"nan", []string{"NaN"}, "1", "NaN", "Missing"},
 		{"plusinf", []string{"+Inf"}, "1", "Infinite", "Missing"},
@@ -168,8 +168,8 @@ func TestUnusableSamples(t *testing.T) {
 			createCluster(t, good, map[string]string{"fleet": name})
 			create(t, source(name, prom.URL))
 			p := policy(name)
-			hold := int32(4)
-			p.Spec.Scores[0].Missing.KeepLastSeconds = &hold
+			keepLast := int32(4)
+			p.Spec.Scores[0].Missing.KeepLastSeconds = &keepLast
 			p.Spec.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 60}
 			create(t, p)
 			eventually(t, func(g gomega.Gomega) {
@@ -178,7 +178,7 @@ func TestUnusableSamples(t *testing.T) {
 			respond(tc.free, "7", tc.age)
 			eventually(t, func(g gomega.Gomega) {
 				c := meta.FindStatusCondition(score(g, bad, name).Status.Conditions, "DataFresh")
-				g.Expect(c.Reason).To(gomega.Equal("Held"))
+				g.Expect(c.Reason).To(gomega.Equal("Kept"))
 				g.Expect(c.Message).To(gomega.ContainSubstring("free: " + tc.outcome + " since"))
 				g.Expect(values(g, bad, name)).To(gomega.Equal(scores{"free": 30, "total": 30}))
 				g.Expect(values(g, good, name)).To(gomega.Equal(scores{"free": 70, "total": 70}))
@@ -202,9 +202,9 @@ func TestUnusableSamples(t *testing.T) {
 	}
 }
 
-// TestAllSamplesOldHoldsTheRound: if all samples are too old, the source is broken rather
-// than the clusters. No cluster gets the worst score before the hold ends.
-func TestAllSamplesOldHoldsTheRound(t *testing.T) {
+// TestAllSamplesOldKeepsTheScores: if all samples are too old, the source is broken rather
+// than the clusters. No cluster gets the worst score before the keep time ends.
+func TestAllSamplesOldKeepsTheScores(t *testing.T) {
 	prom := newPrometheus(t)
 	free, young, old := map[string]string{}, map[string]string{}, map[string]string{}
 	for i := range 4 {
@@ -231,7 +231,7 @@ func TestAllSamplesOldHoldsTheRound(t *testing.T) {
 		for name := range free {
 			g.Expect(values(g, name, "allold")).To(gomega.Equal(scores{"free": 30, "total": 30}))
 			c := meta.FindStatusCondition(score(g, name, "allold").Status.Conditions, "DataFresh")
-			g.Expect(c.Reason).To(gomega.Equal("Held"))
+			g.Expect(c.Reason).To(gomega.Equal("Kept"))
 		}
 		g.Expect(eventReasons(g, "ScoringPolicy", "allold")).To(gomega.ContainElement("TooFewFresh"))
 	})

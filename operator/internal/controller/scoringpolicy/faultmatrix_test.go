@@ -80,7 +80,7 @@ type faultyFleet struct {
 }
 
 // Query implements query.Querier. Before the fault, each cluster has the value 4, and
-// afterwards 5, so that a fresh score differs from a held one.
+// afterwards 5, so that a fresh score differs from a kept one.
 func (f *faultyFleet) Query(ctx context.Context, expr string, at time.Time) (query.Result, error) {
 	if f.active && (f.fault.response != nil || f.fault.refused) {
 		return f.http.Query(ctx, expr, at)

@@ -127,15 +127,15 @@ func lastRound(t *testing.T, name string) time.Time {
 	return p.Status.LastRound.Time.Time
 }
 
-func TestSourceDownHoldsAndRecoversWithoutRestart(t *testing.T) {
+func TestSourceDownKeepsScoresAndRecoversWithoutRestart(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"down-1": "3"})
 	createCluster(t, "down-1", map[string]string{"fleet": "down"})
 	prom.setDown(true)
 	create(t, source("down", prom.URL))
 	p := policy("down")
-	hold := int32(6)
-	p.Spec.Scores[0].Missing.KeepLastSeconds = &hold
+	keepLast := int32(6)
+	p.Spec.Scores[0].Missing.KeepLastSeconds = &keepLast
 	create(t, p)
 	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
@@ -153,9 +153,9 @@ func TestSourceDownHoldsAndRecoversWithoutRestart(t *testing.T) {
 	eventually(t, func(g gomega.Gomega) {
 		s := score(g, "down-1", "down")
 		c := meta.FindStatusCondition(s.Status.Conditions, "DataFresh")
-		g.Expect(c.Reason).To(gomega.Equal("Held"))
+		g.Expect(c.Reason).To(gomega.Equal("Kept"))
 		g.Expect(values(g, "down-1", "down")).To(gomega.Equal(scores{"free": 30, "total": 30}))
-		g.Expect(s.Status.ValidUntil.Time).To(gomega.BeTemporally(">", time.Now()), "a hold must not expire the scores")
+		g.Expect(s.Status.ValidUntil.Time).To(gomega.BeTemporally(">", time.Now()), "a keep time must not expire the scores")
 	})
 	eventually(t, func(g gomega.Gomega) {
 		g.Expect(values(g, "down-1", "down")).To(gomega.Equal(scores{"free": -100, "total": -100}))
@@ -239,7 +239,7 @@ func TestShadowModeDeletesScores(t *testing.T) {
 	})
 }
 
-func TestRestartHoldsPublishedScores(t *testing.T) {
+func TestRestartKeepsPublishedScores(t *testing.T) {
 	prom := newPrometheus(t)
 	prom.set("free", map[string]string{"again-1": "3"})
 	createCluster(t, "again-1", map[string]string{"fleet": "again"})
@@ -261,7 +261,7 @@ func TestRestartHoldsPublishedScores(t *testing.T) {
 	startOperator(t)
 	eventually(t, func(g gomega.Gomega) {
 		c := meta.FindStatusCondition(score(g, "again-1", "again").Status.Conditions, "DataFresh")
-		g.Expect(c.Reason).To(gomega.Equal("Held"))
+		g.Expect(c.Reason).To(gomega.Equal("Kept"))
 	})
 	g := gomega.NewWithT(t)
 	g.Expect(values(g, "again-1", "again")).To(gomega.Equal(scores{"free": 30, "total": 30}))

@@ -27,7 +27,7 @@ func logRound(ctx context.Context, policy string, previous, done *completedRound
 	}
 	s := summarize(done.report.Result)
 	logger.V(level).Info("Round finished",
-		"clusters", s.Clusters, "scored", s.Scored, "held", s.Held, "worst", s.Worst, "omitted", s.Omitted,
+		"clusters", s.Clusters, "scored", s.Scored, "kept", s.Kept, "worst", s.Worst, "omitted", s.Omitted,
 		"written", done.published.Written, "took", done.took.Round(time.Millisecond).String())
 }
 

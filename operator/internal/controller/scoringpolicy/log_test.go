@@ -75,7 +75,7 @@ type logLine struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"`
 	Scored  int    `json:"scored"`
-	HeldN   int    `json:"held"`
+	KeptN   int    `json:"kept"`
 	From    string `json:"from"`
 	To      string `json:"to"`
 	Count   int    `json:"count"`
@@ -85,8 +85,8 @@ type logLine struct {
 func TestReconcileLog(t *testing.T) {
 	fleet, clock := healthy, now
 	r, hub := newReconciler(t, &fleet, &clock)
-	finished := func(level, scored, held int) logLine {
-		return logLine{Level: level, Message: "Round finished", Policy: "fleet", Scored: scored, HeldN: held}
+	finished := func(level, scored, kept int) logLine {
+		return logLine{Level: level, Message: "Round finished", Policy: "fleet", Scored: scored, KeptN: kept}
 	}
 	changed := func(conditionType, status string) logLine {
 		return logLine{Message: "Condition changed", Policy: "fleet", Type: conditionType, Status: status}

@@ -65,8 +65,8 @@ func TestManyPoliciesOfASlowSourceLeaveWorkersForOthers(t *testing.T) {
 }
 
 // TestScoresOfABusySourceDoNotExpire: other policies wait for a source that does not respond. A
-// policy that published scores before gets no turn. Its scores stay valid during their hold, and
-// become -100 when the hold ends. Expired scores would count as 0 in OCM.
+// policy that published scores before gets no turn. Its scores stay valid during their keep time, and
+// become -100 when the keep time ends. Expired scores would count as 0 in OCM.
 func TestScoresOfABusySourceDoNotExpire(t *testing.T) {
 	for name, restartAt := range map[string]time.Duration{"running": 0, "restarted before the first late round": 20 * time.Second, "restarted later": 100 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestScoresOfABusySourceDoNotExpire(t *testing.T) {
 }
 
 // TestShortWaitForABusySourceIsNoFailure: policies of a source are due together, so that many of
-// them wait for the first ones. Their scores are not held meanwhile.
+// them wait for the first ones. Their scores are not kept meanwhile.
 func TestShortWaitForABusySourceIsNoFailure(t *testing.T) {
 	s := newSourceRestart(t, &fakeFleet{clusters: []string{"c1"}, values: map[string]map[string]float64{"free": {"c1": 4}}})
 	first := s.round(0)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestPlacementDuringAnOutageOfMostClusters: three of four clusters lose their metrics. OCM
-// stays with the last scores during the hold, and then chooses the only cluster with fresh
+// stays with the last scores during the keep time, and then chooses the only cluster with fresh
 // metrics.
 func TestPlacementDuringAnOutageOfMostClusters(t *testing.T) {
 	const name = "outage"
@@ -29,8 +29,8 @@ func TestPlacementDuringAnOutageOfMostClusters(t *testing.T) {
 	prom.set("free", free)
 	create(t, source(name, prom.URL))
 	p := policy(name)
-	hold := int32(4)
-	p.Spec.Scores[0].Missing.KeepLastSeconds = &hold
+	keepLast := int32(4)
+	p.Spec.Scores[0].Missing.KeepLastSeconds = &keepLast
 	create(t, p)
 	startOperator(t)
 	startPlacementController(t)
@@ -56,44 +56,44 @@ func TestPlacementDuringAnOutageOfMostClusters(t *testing.T) {
 	})
 }
 
-// TestPlacementAtTheEndOfAHold: a hold ends between two rounds. The score becomes -100 at
-// the end of the hold, minutes before the next round. The fresh score in the same object does
+// TestPlacementAtTheEndOfAKeepTime: a keep time ends between two rounds. The score becomes -100 at
+// the end of the keep time, minutes before the next round. The fresh score in the same object does
 // not expire, and OCM leaves the cluster.
-func TestPlacementAtTheEndOfAHold(t *testing.T) {
-	const name = "holdend"
+func TestPlacementAtTheEndOfAKeepTime(t *testing.T) {
+	const name = "keepend"
 	prom := newPrometheus(t)
-	createCluster(t, "holdend-1", map[string]string{"fleet": name})
-	createCluster(t, "holdend-2", map[string]string{"fleet": name})
-	prom.set("free", map[string]string{"holdend-1": "10", "holdend-2": "1"})
-	prom.set("nodes", map[string]string{"holdend-1": "5", "holdend-2": "5"})
+	createCluster(t, "keepend-1", map[string]string{"fleet": name})
+	createCluster(t, "keepend-2", map[string]string{"fleet": name})
+	prom.set("free", map[string]string{"keepend-1": "10", "keepend-2": "1"})
+	prom.set("nodes", map[string]string{"keepend-1": "5", "keepend-2": "5"})
 	create(t, source(name, prom.URL))
 	p := policy(name)
-	hold := int32(10)
+	keepLast := int32(10)
 	p.Spec.PeriodSeconds, p.Spec.ValidForPeriods = 300, 3
 	p.Spec.Scores = []v1alpha1.ScoreSpec{linearFull("free", "free", "0", "10"), linear("nodes", "nodes")}
-	p.Spec.Scores[0].Missing.KeepLastSeconds = &hold
+	p.Spec.Scores[0].Missing.KeepLastSeconds = &keepLast
 	create(t, p)
 	startOperator(t)
 	startPlacementController(t)
 	create(t, placement(name, "free", 1))
-	eventually(t, func(g gomega.Gomega) { g.Expect(decided(g, name)).To(gomega.Equal([]string{"holdend-1"})) })
+	eventually(t, func(g gomega.Gomega) { g.Expect(decided(g, name)).To(gomega.Equal([]string{"keepend-1"})) })
 
-	prom.set("free", map[string]string{"holdend-2": "1"})
+	prom.set("free", map[string]string{"keepend-2": "1"})
 	changed := p.DeepCopy()
 	changed.Spec.PeriodSeconds++
 	if err := api.Patch(t.Context(), changed, client.MergeFrom(p)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func(g gomega.Gomega) {
-		held := meta.FindStatusCondition(score(g, "holdend-1", name).Status.Conditions, "score.plimsoll.dev/free")
-		g.Expect(held).NotTo(gomega.BeNil())
-		g.Expect(held.Reason).To(gomega.Equal("Held"))
+		kept := meta.FindStatusCondition(score(g, "keepend-1", name).Status.Conditions, "score.plimsoll.dev/free")
+		g.Expect(kept).NotTo(gomega.BeNil())
+		g.Expect(kept.Reason).To(gomega.Equal("Kept"))
 	})
 	eventually(t, func(g gomega.Gomega) {
-		object := score(g, "holdend-1", name)
+		object := score(g, "keepend-1", name)
 		g.Expect(object.Status.ValidUntil.Time).To(gomega.BeTemporally(">", time.Now()), "the scores must not expire")
-		g.Expect(values(g, "holdend-1", name)).To(gomega.HaveKeyWithValue("free", int32(-100)))
-		g.Expect(values(g, "holdend-1", name)).To(gomega.HaveKeyWithValue("nodes", int32(50)))
-		g.Expect(decided(g, name)).To(gomega.Equal([]string{"holdend-2"}))
+		g.Expect(values(g, "keepend-1", name)).To(gomega.HaveKeyWithValue("free", int32(-100)))
+		g.Expect(values(g, "keepend-1", name)).To(gomega.HaveKeyWithValue("nodes", int32(50)))
+		g.Expect(decided(g, name)).To(gomega.Equal([]string{"keepend-2"}))
 	})
 }

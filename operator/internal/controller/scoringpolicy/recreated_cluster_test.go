@@ -27,7 +27,7 @@ func (s *sourceRestart) recreate(at time.Time) {
 }
 
 // TestRecreatedClusterHasNoHistory: a cluster that is deleted and created again between two rounds
-// has the name of its predecessor, and neither its score nor its hold. Its first value counts
+// has the name of its predecessor, and neither its score nor its keep time. Its first value counts
 // undamped.
 func TestRecreatedClusterHasNoHistory(t *testing.T) {
 	for name, restarts := range map[string]bool{"running": false, "restarted": true} {
@@ -47,7 +47,7 @@ func TestRecreatedClusterHasNoHistory(t *testing.T) {
 			}
 			fleet = fakeFleet{failures: map[string]error{"free": errors.New("down")}}
 			done := s.round(60 * time.Second)
-			for cluster, want := range map[int]string{0: "Omitted", 1: "Held"} {
+			for cluster, want := range map[int]string{0: "Omitted", 1: "Kept"} {
 				if got := done.report.Result.Row(cluster)[0].State.String(); got != want {
 					t.Errorf("the query fails: cluster %d is %s, want %s", cluster, got, want)
 				}
@@ -62,8 +62,8 @@ func TestRecreatedClusterHasNoHistory(t *testing.T) {
 			// The state of the new cluster survives a restart.
 			s.restart()
 			fleet = fakeFleet{failures: map[string]error{"free": errors.New("down")}}
-			if s.round(120 * time.Second); s.published() != "Held" {
-				t.Errorf("after a restart %s, want Held", s.published())
+			if s.round(120 * time.Second); s.published() != "Kept" {
+				t.Errorf("after a restart %s, want Kept", s.published())
 			}
 		})
 	}
@@ -132,21 +132,21 @@ func (s *sourceRestart) setSourceByLabel(source query.Querier) {
 }
 
 // TestClusterWithOtherSeriesHasNoHistory: the label of a cluster was wrong, or names the series of a cluster
-// that was installed in its place. Neither the hold of the former series nor
+// that was installed in its place. Neither the keep time of the former series nor
 // their mean and their number belong to it. A label that is missing for a while says nothing.
 func TestClusterWithOtherSeriesHasNoHistory(t *testing.T) {
 	for name, tc := range map[string]struct {
 		labels []string // of c1, one after the other; each but the last with a round that fails
-		held   string   // state of c1 while the query fails
+		kept   string   // state of c1 while the query fails
 		first  int32    // score of the first value, 9 of 10 after 1
 		count  string   // outcome of a partial response with as many series as before
 	}{
-		"the same label":                         {[]string{"a"}, "Held", 11, "OK"},
+		"the same label":                         {[]string{"a"}, "Kept", 11, "OK"},
 		"another label":                          {[]string{"b"}, "Omitted", 90, "Failed"},
-		"the label was missing for a while":      {[]string{"", "a"}, "Held", 11, "OK"},
+		"the label was missing for a while":      {[]string{"", "a"}, "Kept", 11, "OK"},
 		"another label, after none for a while":  {[]string{"", "b"}, "Omitted", 90, "Failed"},
 		"another label, and the first one again": {[]string{"b", "a"}, "Omitted", 90, "Failed"},
-		"no label yet":                           {[]string{""}, "Held", 10, "OK"},
+		"no label yet":                           {[]string{""}, "Kept", 10, "OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet, partial := fakeFleet{clusters: healthy.clusters}, false
@@ -175,10 +175,10 @@ func TestClusterWithOtherSeriesHasNoHistory(t *testing.T) {
 				s.relabel("c1", label)
 				done = s.round(time.Duration(20+10*i) * time.Second)
 			}
-			if got := done.report.Result.Row(0)[0].State.String(); got != tc.held {
-				t.Errorf("the query fails: c1 is %s, want %s", got, tc.held)
+			if got := done.report.Result.Row(0)[0].State.String(); got != tc.kept {
+				t.Errorf("the query fails: c1 is %s, want %s", got, tc.kept)
 			}
-			if got := done.report.Result.Row(1)[0].State.String(); got != "Held" {
+			if got := done.report.Result.Row(1)[0].State.String(); got != "Kept" {
 				t.Errorf("the query fails: c2 is %s", got)
 			}
 			last := tc.labels[len(tc.labels)-1]
@@ -210,7 +210,7 @@ func TestReturningSourceKeepsItsHistory(t *testing.T) {
 	s.round(30 * time.Second)
 	s.setSourceByLabel(fakeFleet{failures: map[string]error{"free": errors.New("down")}})
 	s.round(60 * time.Second)
-	if got := s.published(); got != "Held" {
-		t.Errorf("got %s, want Held", got)
+	if got := s.published(); got != "Kept" {
+		t.Errorf("got %s, want Kept", got)
 	}
 }

@@ -87,7 +87,7 @@ func TestClusterWithoutSeriesAfterRestart(t *testing.T) {
 				if outage {
 					fleet.failures = map[string]error{"free": down, "other": down, "age": down}
 					s.round(500 * time.Second)
-					s.round(1000 * time.Second) // the holds have ended
+					s.round(1000 * time.Second) // the keep times have ended
 				}
 				s.restart()
 				fleet.failures = nil

@@ -93,7 +93,7 @@ func TestQueriesStartAgainAfterARestartAtAnotherSource(t *testing.T) {
 	foreign := fakeFleet{values: map[string]map[string]float64{"free": {"other": 1}}}
 	for name, tc := range map[string]struct {
 		change func(s *sourceRestart)
-		want   string // valid condition, and state after the hold
+		want   string // valid condition, and state after the keep time
 	}{
 		"the same source": {func(s *sourceRestart) { s.setSource("prometheus", "one", foreign) }, "Valid Worst"},
 		"other settings":  {func(s *sourceRestart) { s.setSource("prometheus", "two", foreign) }, "NoClusterMatches none"},
@@ -169,7 +169,7 @@ func TestChangedQueryThatFailsBeforeARestart(t *testing.T) {
 func TestSeriesCountsOfAnotherSource(t *testing.T) {
 	for name, tc := range map[string]struct{ settings, want string }{
 		"the same source": {"one", "Scored"},
-		"other settings":  {"two", "Held"},
+		"other settings":  {"two", "Kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet := healthy

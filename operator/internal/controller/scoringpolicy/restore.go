@@ -85,7 +85,7 @@ func restoredSource(policy *v1alpha1.ScoringPolicy, in *roundInput) string {
 }
 
 // renewSamples sets the sample times of scores that were fresh in the last round. An unchanged
-// score is written only when a third of its validity has passed. With a long validity, a hold that
+// score is written only when a third of its validity has passed. With a long validity, a keep time that
 // starts at this write has ended before the restart. A sample of the round was at most maxAge old.
 // A round of another spec, or one with a write that failed, says nothing about the published scores.
 func renewSamples(seeds []score.Seed, policy *v1alpha1.ScoringPolicy, maxAge time.Duration) {

@@ -21,7 +21,7 @@ func TestChangedQueryStartsAgainAfterARestart(t *testing.T) {
 	const misspelled = "fre"
 	for name, tc := range map[string]struct {
 		change func(t *testing.T, r *Reconciler, hub client.Client, policy *v1alpha1.ScoringPolicy)
-		want   string // valid condition, and score after the hold
+		want   string // valid condition, and score after the keep time
 	}{
 		"the same query": {func(*testing.T, *Reconciler, client.Client, *v1alpha1.ScoringPolicy) {}, "Valid -100"},
 		"changed while no operator ran": {func(t *testing.T, _ *Reconciler, hub client.Client, policy *v1alpha1.ScoringPolicy) {
@@ -142,9 +142,9 @@ func TestQueriesStartAgainAtAnotherServer(t *testing.T) {
 	}
 }
 
-// TestUnchangedScoresAreHeldAfterARestart: equal values are written once in a third of the
+// TestUnchangedScoresAreKeptAfterARestart: equal values are written once in a third of the
 // validity, here once in 1000 s. The last round is the last time at which they were fresh.
-func TestUnchangedScoresAreHeldAfterARestart(t *testing.T) {
+func TestUnchangedScoresAreKeptAfterARestart(t *testing.T) {
 	const lastRound = 600 * time.Second
 	freshness := func(policy *v1alpha1.ScoringPolicy) {
 		policy.Spec.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 120}
@@ -156,13 +156,13 @@ func TestUnchangedScoresAreHeldAfterARestart(t *testing.T) {
 		after  time.Duration // from the last round to the first one after the restart
 		want   string
 	}{
-		"during the hold":                {after: 270 * time.Second, want: "Held"},
-		"after the hold":                 {after: 300 * time.Second, want: "Worst"},
-		"samples at most 120 s old":      {spec: freshness, after: 150 * time.Second, want: "Held"},
-		"after the hold of such samples": {spec: freshness, after: 180 * time.Second, want: "Worst"},
-		"no series, as absent accepts":   {values: map[string]map[string]float64{"free": {"c2": 2, "c3": 3}}, after: 270 * time.Second, want: "Fixed"},
-		"the spec changed meanwhile":     {change: func(s *sourceRestart) { s.refer("prometheus") }, after: 30 * time.Second, want: "Worst"},
-		"another server behind the name": {change: func(s *sourceRestart) { s.setSource("prometheus", "two", fakeFleet{failures: down}) }, after: 30 * time.Second, want: "Worst"},
+		"during the keep time":                {after: 270 * time.Second, want: "Kept"},
+		"after the keep time":                 {after: 300 * time.Second, want: "Worst"},
+		"samples at most 120 s old":           {spec: freshness, after: 150 * time.Second, want: "Kept"},
+		"after the keep time of such samples": {spec: freshness, after: 180 * time.Second, want: "Worst"},
+		"no series, as absent accepts":        {values: map[string]map[string]float64{"free": {"c2": 2, "c3": 3}}, after: 270 * time.Second, want: "Fixed"},
+		"the spec changed meanwhile":          {change: func(s *sourceRestart) { s.refer("prometheus") }, after: 30 * time.Second, want: "Worst"},
+		"another server behind the name":      {change: func(s *sourceRestart) { s.setSource("prometheus", "two", fakeFleet{failures: down}) }, after: 30 * time.Second, want: "Worst"},
 		"the last round published nothing": {change: func(s *sourceRestart) {
 			policy := s.policy()
 			condition.Set(&policy.Status.Conditions, v1alpha1.ConditionPublished, condition.False("WriteFailed", "2 writes failed"), policy.Generation)

@@ -23,7 +23,7 @@ import (
 type roundInput struct {
 	request round.Request
 	// sourceErr means that the source does not exist or can't be used. The round still
-	// runs: every query fails, and the last scores are held.
+	// runs: every query fails, and the last scores are kept.
 	sourceErr error
 	source    query.SourceInfo
 	// sourceID is the identity of the source. For one that does not exist, it is that of the last

@@ -32,11 +32,11 @@ func (r *Reconciler) evaluationTime(policy *v1alpha1.ScoringPolicy, now time.Tim
 	return now
 }
 
-// timeToNextRound returns the time until the policy is due again, or until a hold ends if
+// timeToNextRound returns the time until the policy is due again, or until a keep time ends if
 // that is earlier.
 func timeToNextRound(policy *v1alpha1.ScoringPolicy, done *completedRound, now time.Time) time.Duration {
 	due := lastDue(policy, now).Add(periodOf(policy))
-	if end, held := done.report.Result.NextHoldEnd(); held && end.Before(due) {
+	if end, kept := done.report.Result.NextKeepEnd(); kept && end.Before(due) {
 		due = end
 	}
 	return max(due.Sub(now), 50*time.Millisecond)
@@ -60,11 +60,11 @@ func (r *Reconciler) beginRound(source string) bool {
 //
 //   - Its last round started a period and a quarter ago. Its scores would expire, and OCM reads
 //     expired scores as 0. A shorter wait is normal: policies of a source are due together.
-//   - The hold of a score has ended.
+//   - The keep time of a score has ended.
 func (r *Reconciler) isLate(policy *v1alpha1.ScoringPolicy) bool {
 	now, period := r.now(), periodOf(policy)
 	if state := r.stateOf(policy); state != nil {
-		end, ends := state.last.report.Result.NextHoldEnd()
+		end, ends := state.last.report.Result.NextKeepEnd()
 		return ends && !end.After(now) || now.Sub(state.startedAt) >= period*5/4
 	}
 	last := policy.Status.LastRound

@@ -158,8 +158,8 @@ func TestMutualTLSAndBearerRotateWithoutRestart(t *testing.T) {
 			g.Expect(sourceCondition(g, name, v1alpha1.ConditionReachable)).To(gomega.Equal("False/" + reason))
 			fresh, _ := condition(g, name, v1alpha1.ConditionDataFresh)
 			g.Expect(fresh).To(gomega.Equal("False/" + reason))
-			held := meta.FindStatusCondition(score(g, "guarded-1", name).Status.Conditions, "DataFresh")
-			g.Expect(held.Reason).To(gomega.Equal("Held"))
+			kept := meta.FindStatusCondition(score(g, "guarded-1", name).Status.Conditions, "DataFresh")
+			g.Expect(kept.Reason).To(gomega.Equal("Kept"))
 			g.Expect(eventReasons(g, "MetricsSource", name)).To(gomega.ContainElement(reason))
 		})
 	}

@@ -11,7 +11,7 @@ import (
 // settingsWarnings returns warnings about settings that probably have an unwanted effect.
 func settingsWarnings(spec *v1alpha1.ScoringPolicySpec, clusters, selected int) []string {
 	var warnings []string
-	for _, warning := range []string{holdWarning(spec), rangeWarning(spec, clusters, selected)} {
+	for _, warning := range []string{keepWarning(spec), rangeWarning(spec, clusters, selected)} {
 		if warning != "" {
 			warnings = append(warnings, warning)
 		}
@@ -19,12 +19,12 @@ func settingsWarnings(spec *v1alpha1.ScoringPolicySpec, clusters, selected int) 
 	return warnings
 }
 
-// holdWarning warns of scores whose hold can end before the round that needs it, or returns "".
-func holdWarning(spec *v1alpha1.ScoringPolicySpec) string {
+// keepWarning warns of scores whose keep time can end before the round that needs it, or returns "".
+func keepWarning(spec *v1alpha1.ScoringPolicySpec) string {
 	var names []string
 	reason := "" // the same for each score
 	for i := range spec.Scores {
-		if problem := score.HoldProblem(spec, &spec.Scores[i]); problem != "" {
+		if problem := score.KeepProblem(spec, &spec.Scores[i]); problem != "" {
 			names, reason = append(names, spec.Scores[i].Name), problem
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // The samples of a cluster are usually 25 s old: the exporter, the scrape and the rules have a
 // period each. One failed query must not set the fleet to -100.
-func TestSamplePolicyHoldsScoresOverAFailedQuery(t *testing.T) {
+func TestSamplePolicyKeepsScoresOverAFailedQuery(t *testing.T) {
 	content, err := os.ReadFile("../../../../config/samples/hub/policy.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestSamplePolicyHoldsScoresOverAFailedQuery(t *testing.T) {
 	fleet.failures = map[string]error{spec.Scores[0].Query: errors.New("timeout"), spec.Scores[1].Query: errors.New("timeout")}
 	failed := fleet.round(spec, good, now.Add(time.Duration(spec.PeriodSeconds)*time.Second)).report.Result
 	for i, c := range failed.Cells {
-		if before := good.Cells[i]; before.State != score.Scored || c.State != score.Held || c.Value != before.Value {
+		if before := good.Cells[i]; before.State != score.Scored || c.State != score.Kept || c.Value != before.Value {
 			t.Errorf("cell %d: %v %d after the failed query, %v %d before", i, c.State, c.Value, before.State, before.Value)
 		}
 	}
@@ -49,27 +49,27 @@ func TestSettingsWarnings(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
 		period          int32
-		hold            *int32
+		keepLast        *int32
 		maxAge          int32 // 0 = without freshness
 		fullRange       bool
 		shadow          bool
 		selected        int
-		wantHold, wantZ bool
+		wantKeep, wantZ bool
 	}{
 		{name: "defaults", selected: 3},
-		{name: "no hold", hold: seconds(0), selected: 3},
-		{name: "hold of one period", hold: seconds(30), selected: 3, wantHold: true},
-		{name: "hold of more than one period", hold: seconds(31), selected: 3},
-		{name: "hold of the period and the age", period: 15, hold: seconds(75), maxAge: 60, selected: 3, wantHold: true},
-		{name: "hold of more than both", period: 15, hold: seconds(76), maxAge: 60, selected: 3},
-		{name: "default hold of a long period", period: 300, selected: 3, wantHold: true},
-		{name: "in shadow", period: 300, fullRange: true, shadow: true, selected: 2, wantHold: true},
+		{name: "no keep time", keepLast: seconds(0), selected: 3},
+		{name: "keep time of one period", keepLast: seconds(30), selected: 3, wantKeep: true},
+		{name: "keep time of more than one period", keepLast: seconds(31), selected: 3},
+		{name: "keep time of the period and the age", period: 15, keepLast: seconds(75), maxAge: 60, selected: 3, wantKeep: true},
+		{name: "keep time of more than both", period: 15, keepLast: seconds(76), maxAge: 60, selected: 3},
+		{name: "default keep time of a long period", period: 300, selected: 3, wantKeep: true},
+		{name: "in shadow", period: 300, fullRange: true, shadow: true, selected: 2, wantKeep: true},
 		{name: "range Full beside clusters that are not selected", fullRange: true, selected: 2, wantZ: true},
-		{name: "both", period: 300, fullRange: true, selected: 2, wantHold: true, wantZ: true},
+		{name: "both", period: 300, fullRange: true, selected: 2, wantKeep: true, wantZ: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			spec := newSpec("free")
-			spec.PeriodSeconds, spec.Scores[0].Missing.KeepLastSeconds = tc.period, tc.hold
+			spec.PeriodSeconds, spec.Scores[0].Missing.KeepLastSeconds = tc.period, tc.keepLast
 			if tc.maxAge > 0 {
 				spec.Freshness = &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: tc.maxAge}
 			}
@@ -83,8 +83,8 @@ func TestSettingsWarnings(t *testing.T) {
 			contains := func(text string) bool {
 				return slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, text) })
 			}
-			if contains("missing.keepLastSeconds of a must be more than") != tc.wantHold || contains("clusterSelector leaves out") != tc.wantZ {
-				t.Errorf("warnings %q, want one about the hold: %v, about the selector: %v", warnings, tc.wantHold, tc.wantZ)
+			if contains("missing.keepLastSeconds of a must be more than") != tc.wantKeep || contains("clusterSelector leaves out") != tc.wantZ {
+				t.Errorf("warnings %q, want one about the keep time: %v, about the selector: %v", warnings, tc.wantKeep, tc.wantZ)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ const maxListed = 5
 // summary counts the clusters of a round by their worst score.
 type summary struct {
 	v1alpha1.RoundStatus
-	// missing clusters lack a usable value in some score, and its hold has ended. stale
+	// missing clusters lack a usable value in some score, and its keep time has ended. stale
 	// of them have samples that are too old.
 	missing, stale int
 }
@@ -27,8 +27,8 @@ func summarize(r *score.Result) summary {
 	for i := range r.Clusters {
 		row := r.Row(i)
 		switch worstState(row) {
-		case score.Held:
-			s.Held++
+		case score.Kept:
+			s.Kept++
 			continue
 		case score.Worst:
 			s.Worst++
@@ -55,12 +55,12 @@ func summarize(r *score.Result) summary {
 }
 
 // severity orders the states of a score from the best to the worst.
-var severity = map[score.State]int{score.Scored: 0, score.Held: 1, score.Fixed: 2, score.Omitted: 3, score.Worst: 4}
+var severity = map[score.State]int{score.Scored: 0, score.Kept: 1, score.Fixed: 2, score.Omitted: 3, score.Worst: 4}
 
 func isNone(c score.Cell) bool { return c.Outcome == score.None }
 
 // worstState returns the worst state of a cluster's scores. A veto counts as Scored if
-// its value is fresh, and as Held otherwise. A score that is absent as the policy accepts
+// its value is fresh, and as Kept otherwise. A score that is absent as the policy accepts
 // counts as Scored.
 func worstState(row []score.Cell) score.State {
 	worst := score.Scored
@@ -72,7 +72,7 @@ func worstState(row []score.Cell) score.State {
 		case state == score.Vetoed && row[i].Outcome == score.OK:
 			state = score.Scored
 		case state == score.Vetoed:
-			state = score.Held
+			state = score.Kept
 		}
 		if severity[state] > severity[worst] {
 			worst = state

@@ -50,8 +50,8 @@ func TestUnusableSourceKeepsMatchedQueries(t *testing.T) {
 				valid   string
 			}{
 				{0, func() { respond(query.Sample{Labels: map[string]string{"site": "c1"}, Value: 5}) }, score.Scored, score.OK, "Valid"},
-				{30 * time.Second, func() { lose(r.sources) }, score.Held, score.Failed, "Valid"},
-				{60 * time.Second, func() { respond() }, score.Held, score.Absent, "Valid"},
+				{30 * time.Second, func() { lose(r.sources) }, score.Kept, score.Failed, "Valid"},
+				{60 * time.Second, func() { respond() }, score.Kept, score.Absent, "Valid"},
 				{5 * time.Minute, func() {}, score.Worst, score.Absent, "Valid"},
 			} {
 				clock = now.Add(tc.after)

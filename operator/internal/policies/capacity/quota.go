@@ -13,8 +13,8 @@ import (
 
 // Rules of a policy that apply to all its quotas.
 type Rules struct {
-	// Hold is the time for which the last number of a cluster counts.
-	Hold time.Duration
+	// KeepLast is the time for which the last number of a cluster counts.
+	KeepLast time.Duration
 	// LowerAfter is the time for which fewer devices must be measured.
 	LowerAfter time.Duration
 	// RaiseAfter is the number of rounds that must agree on a raise.
@@ -73,7 +73,7 @@ func Next(spec *v1alpha1.MeasuredQuota, rules Rules, last v1alpha1.QuotaStatus, 
 		}
 		return state
 	}
-	state.Clusters, state.Measured = clusters(spec, rules.Hold, last.Clusters, reading.Clusters, now)
+	state.Clusters, state.Measured = clusters(spec, rules.KeepLast, last.Clusters, reading.Clusters, now)
 	state.Unhealthy = unhealthy(state.Clusters)
 	wanted := limit(spec, state.Measured)
 	if state.Quota == nil {
@@ -117,12 +117,12 @@ func pauseDecrease(pending *v1alpha1.PendingLower, rules Rules, now time.Time) *
 }
 
 // RestartClocks returns the state without what depends on the time since the last round:
-// pending changes end, and the last numbers of clusters count for the whole hold again.
+// pending changes end, and the last numbers of clusters count for the whole keep time again.
 func RestartClocks(state v1alpha1.QuotaStatus, now time.Time) v1alpha1.QuotaStatus {
 	state.Raise, state.Lower = nil, nil
 	state.Clusters = slices.Clone(state.Clusters)
 	for i := range state.Clusters {
-		if c := &state.Clusters[i]; c.State == v1alpha1.CapacityHeld {
+		if c := &state.Clusters[i]; c.State == v1alpha1.CapacityKept {
 			c.Since = new(metav1.NewTime(now).Rfc3339Copy())
 		}
 	}
@@ -232,7 +232,7 @@ func move(spec *v1alpha1.MeasuredQuota, rules Rules, state *v1alpha1.QuotaStatus
 }
 
 // clusters returns the part of each cluster, and the sum.
-func clusters(spec *v1alpha1.MeasuredQuota, hold time.Duration, last []v1alpha1.ClusterCapacity, readings []ClusterReading, now time.Time) (parts []v1alpha1.ClusterCapacity, sum int64) {
+func clusters(spec *v1alpha1.MeasuredQuota, keepLast time.Duration, last []v1alpha1.ClusterCapacity, readings []ClusterReading, now time.Time) (parts []v1alpha1.ClusterCapacity, sum int64) {
 	before := map[string]v1alpha1.ClusterCapacity{}
 	for _, c := range last {
 		before[c.Name] = c
@@ -252,8 +252,8 @@ func clusters(spec *v1alpha1.MeasuredQuota, hold time.Duration, last []v1alpha1.
 				part.Since = new(metav1.NewTime(now).Rfc3339Copy())
 			}
 			part.State = v1alpha1.CapacityMissing
-			if existed && old.State != v1alpha1.CapacityMissing && now.Sub(part.Since.Time) < hold {
-				part.State, part.Devices = v1alpha1.CapacityHeld, old.Devices
+			if existed && old.State != v1alpha1.CapacityMissing && now.Sub(part.Since.Time) < keepLast {
+				part.State, part.Devices = v1alpha1.CapacityKept, old.Devices
 				if spec.UnhealthyQuery != "" {
 					part.Unhealthy = old.Unhealthy
 				}

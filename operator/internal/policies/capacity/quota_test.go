@@ -13,7 +13,7 @@ import (
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // defaults are the defaults of the API.
-var defaults = Rules{Hold: 600 * time.Second, LowerAfter: 300 * time.Second, RaiseAfter: 2}
+var defaults = Rules{KeepLast: 600 * time.Second, LowerAfter: 300 * time.Second, RaiseAfter: 2}
 
 // measured returns the reading of clusters a, b, ... with the given devices. A negative
 // number is unknown.
@@ -238,7 +238,7 @@ func TestNextReportsClusters(t *testing.T) {
 		state = Next(&v1alpha1.MeasuredQuota{}, defaults, state, measured(8, -1, -1), Use{}, start.Add(time.Duration(minute+1)*time.Minute))
 		want := []v1alpha1.ClusterCapacity{
 			{Name: "a", Devices: 8, State: v1alpha1.CapacityFresh},
-			{Name: "b", Devices: 4, State: v1alpha1.CapacityHeld, Reason: "NoSample"},
+			{Name: "b", Devices: 4, State: v1alpha1.CapacityKept, Reason: "NoSample"},
 			{Name: "c", State: v1alpha1.CapacityMissing, Reason: "NoSample"},
 		}
 		if minute == 10 {
@@ -309,7 +309,7 @@ func TestRestartClocks(t *testing.T) {
 		t.Errorf("clusters %+v, before %+v: only the silent one counts from now on", restarted.Clusters, state.Clusters)
 	}
 	state = Next(spec, defaults, restarted, measured(6, -1), Use{}, later)
-	if *state.Quota != 16 || state.Clusters[1].State != v1alpha1.CapacityHeld || state.Clusters[1].Devices != 8 {
+	if *state.Quota != 16 || state.Clusters[1].State != v1alpha1.CapacityKept || state.Clusters[1].Devices != 8 {
 		t.Errorf("after an hour without rounds: quota %d, %+v", *state.Quota, state.Clusters[1])
 	}
 }

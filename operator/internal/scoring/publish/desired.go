@@ -19,9 +19,9 @@ const DataFresh = "DataFresh"
 // Reasons of the condition DataFresh.
 const (
 	ReasonFresh   = "Fresh"   // every score has a fresh value
-	ReasonHeld    = "Held"    // some last scores are held
-	ReasonStale   = "Stale"   // the hold has ended, and samples are too old
-	ReasonMissing = "Missing" // the hold has ended, and there is no usable sample
+	ReasonKept    = "Kept"    // some last scores are kept
+	ReasonStale   = "Stale"   // the keep time has ended, and samples are too old
+	ReasonMissing = "Missing" // the keep time has ended, and there is no usable sample
 )
 
 // Desired is the status that an AddOnPlacementScore should have.
@@ -40,7 +40,7 @@ type Desired struct {
 }
 
 // Desire returns the desired status for each cluster of a result. All scores are valid for
-// the given duration. The operator ends holds, and validUntil does not: it would expire the
+// the given duration. The operator ends keep times, and validUntil does not: it would expire the
 // fresh scores of the same object, and OCM reads expired scores as 0, not as -100.
 func Desire(r *score.Result, hasTotal bool, valid time.Duration) []Desired {
 	all := make([]Desired, len(r.Clusters))
@@ -84,8 +84,8 @@ func decideDataFresh(names []string, parts []score.Cell) metav1.Condition {
 		}
 		reason = worseReason(reason, reasonOf(c))
 		line := fmt.Sprintf("%s: %s since %s", names[i], c.Outcome, formatTime(c.Since.Time()))
-		if !c.HeldUntil.IsZero() {
-			line += ", held until " + formatTime(c.HeldUntil.Time())
+		if !c.KeptUntil.IsZero() {
+			line += ", kept until " + formatTime(c.KeptUntil.Time())
 		}
 		lines = append(lines, line)
 	}
@@ -97,8 +97,8 @@ func decideDataFresh(names []string, parts []score.Cell) metav1.Condition {
 
 func reasonOf(c *score.Cell) string {
 	switch {
-	case !c.HeldUntil.IsZero():
-		return ReasonHeld
+	case !c.KeptUntil.IsZero():
+		return ReasonKept
 	case c.Outcome == score.Stale:
 		return ReasonStale
 	default:
@@ -107,7 +107,7 @@ func reasonOf(c *score.Cell) string {
 }
 
 // severity orders the reasons from the best to the worst.
-var severity = []string{ReasonFresh, ReasonHeld, ReasonMissing, ReasonStale}
+var severity = []string{ReasonFresh, ReasonKept, ReasonMissing, ReasonStale}
 
 func worseReason(a, b string) string {
 	if slices.Index(severity, a) > slices.Index(severity, b) {

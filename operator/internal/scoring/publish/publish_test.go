@@ -46,8 +46,8 @@ func live(value int32, validFor time.Duration) *clusterv1alpha1.AddOnPlacementSc
 }
 
 func TestDiff(t *testing.T) {
-	held := want(5)
-	held.Conditions[0].Status, held.Conditions[0].Reason = metav1.ConditionFalse, ReasonHeld
+	kept := want(5)
+	kept.Conditions[0].Status, kept.Conditions[0].Reason = metav1.ConditionFalse, ReasonKept
 	worst := want(5)
 	worst.Conditions = append(worst.Conditions, metav1.Condition{Type: "score.plimsoll.dev/a", Status: metav1.ConditionFalse})
 	fresh := live(5, valid)
@@ -76,15 +76,15 @@ func TestDiff(t *testing.T) {
 		{"unchanged", live(5, valid), want(5), ""},
 		{"changed value", live(6, valid), want(5), "score"},
 		{"additional score", live(5, valid), more, "score"},
-		{"changed condition", live(5, valid), held, "condition"},
+		{"changed condition", live(5, valid), kept, "condition"},
 		{"a score is not fresh any more", live(5, valid), worst, "condition"},
 		{"a score is fresh again", fresh, want(5), "condition"},
 		{"a condition of another field manager", foreign, want(5), ""},
 		{"less than a third of the validity has passed", live(5, 61*time.Second), want(5), ""},
 		{"a third of the validity has passed", live(5, 60*time.Second), want(5), "validity"},
 		{"expired", live(5, -time.Second), want(5), "validity"},
-		{"a hold that ends sooner", live(5, valid), short, "validity"},
-		{"an unchanged hold", live(5, 10*time.Second), short, ""},
+		{"a keep time that ends sooner", live(5, valid), short, "validity"},
+		{"an unchanged keep time", live(5, 10*time.Second), short, ""},
 		{"never written", &clusterv1alpha1.AddOnPlacementScore{}, want(5), "score"},
 		{"a score of another field manager", beside, want(5), ""},
 		{"a score that the policy dropped", dropped, want(5), "score"},
@@ -133,9 +133,9 @@ func TestDesire(t *testing.T) {
 		message string
 	}{
 		{"fresh", [][2]score.Input{{good, good}}, "a=40 b=40 total=40", valid, ReasonFresh, "every score has a fresh value"},
-		{"held", [][2]score.Input{{good, good}, {stale, good}}, "a=40 b=40 total=40", valid, ReasonHeld,
-			"a: Stale since 2026-01-02T03:07:25Z, held until 2026-01-02T03:09:05Z"},
-		{"stale after the hold", [][2]score.Input{{good, good}, {stale, good}, {stale, good}}, "a=-100 b=40 total=-100", valid, ReasonStale,
+		{"kept", [][2]score.Input{{good, good}, {stale, good}}, "a=40 b=40 total=40", valid, ReasonKept,
+			"a: Stale since 2026-01-02T03:07:25Z, kept until 2026-01-02T03:09:05Z"},
+		{"stale after the keep time", [][2]score.Input{{good, good}, {stale, good}, {stale, good}}, "a=-100 b=40 total=-100", valid, ReasonStale,
 			"a: Stale since 2026-01-02T03:07:25Z"},
 		{"missing", [][2]score.Input{{absent, good}}, "a=-100 b=40 total=-100", valid, ReasonMissing, "a: Absent since 2026-01-02T03:04:05Z"},
 	} {
@@ -157,8 +157,8 @@ func TestDesire(t *testing.T) {
 	}
 }
 
-// TestHoldKeepsTheValidity: the end of a hold must not expire the fresh score b.
-func TestHoldKeepsTheValidity(t *testing.T) {
+// TestKeepingKeepsTheValidity: the end of a keep time must not expire the fresh score b.
+func TestKeepingKeepsTheValidity(t *testing.T) {
 	r := evaluate(t, [2]score.Input{{Value: 1}, {Value: 1}}, [2]score.Input{{Outcome: score.NaN}, {Value: 1}})
 	if got := Desire(r, true, time.Hour)[0].ValidUntil; !got.Equal(now.Add(200*time.Second + time.Hour)) {
 		t.Errorf("valid until %v", got)

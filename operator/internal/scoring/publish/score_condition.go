@@ -12,7 +12,7 @@ import (
 )
 
 // reasonUnmatched is the reason of a score whose query has matched no cluster yet: a score that
-// is held although its query has changed, or an omitted one.
+// is kept although its query has changed, or an omitted one.
 const reasonUnmatched = "Unmatched"
 
 func isScoreCondition(conditionType string) bool {
@@ -23,10 +23,10 @@ func isScoreCondition(conditionType string) bool {
 // sample of this round, or is vetoed. A restarted operator reads its state from them:
 //
 //   - The reason is the state of the score.
-//     A held or omitted score whose present query has matched no cluster yet has a reason of
+//     A kept or omitted score whose present query has matched no cluster yet has a reason of
 //     its own.
-//   - The transition time is the time of the last usable sample while the score is held,
-//     and the time from which a value is missing after the hold.
+//   - The transition time is the time of the last usable sample while the score is kept,
+//     and the time from which a value is missing after the keep time.
 //
 // A score without a condition had a fresh value when the object was written. The times of a
 // total follow from its parts.
@@ -44,7 +44,7 @@ func scoreConditions(names []string, row []score.Cell, hasTotal bool) []metav1.C
 			condition.Status, condition.Message = metav1.ConditionTrue, "no series, which missing.absent accepts"
 		case hasTotal && i == len(row)-1:
 			condition.Message = fmt.Sprintf("a part of the total is %s", c.Outcome)
-		case !c.HeldUntil.IsZero():
+		case !c.KeptUntil.IsZero():
 			condition.Message = fmt.Sprintf("%s, last usable sample at %s", c.Outcome, formatTime(c.SampleTime.Time()))
 			condition.LastTransitionTime = toSeconds(c.SampleTime)
 			if c.Outcome == score.Unmatched {

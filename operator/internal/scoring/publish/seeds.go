@@ -82,10 +82,10 @@ func newSeed(s *clusterv1alpha1.AddOnPlacementScore) score.Seed {
 }
 
 // stateOf returns the state with the given name. An unknown name becomes Worst: there is
-// nothing to hold.
+// nothing to keep.
 func stateOf(name string) score.State {
 	if name == reasonUnmatched {
-		return score.Held
+		return score.Kept
 	}
 	for s := score.Scored; s <= score.Omitted; s++ {
 		if s.String() == name {

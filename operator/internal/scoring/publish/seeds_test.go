@@ -28,7 +28,7 @@ func written(d *Desired, at time.Time) *clusterv1alpha1.AddOnPlacementScore {
 	return object
 }
 
-// TestNewSeedRecoversEachScore: a is held or vetoed, and b has its own state.
+// TestNewSeedRecoversEachScore: a is kept or vetoed, and b has its own state.
 func TestNewSeedRecoversEachScore(t *testing.T) {
 	good, stale, absent := score.Input{Value: 40}, score.Input{Outcome: score.Stale}, score.Input{Outcome: score.Absent}
 	later := now.Add(200 * time.Second)
@@ -40,9 +40,9 @@ func TestNewSeedRecoversEachScore(t *testing.T) {
 		{"fresh", [][2]score.Input{{good, good}}, map[string]score.SeedScore{
 			"a": {Value: 40, SampleTime: now}, "b": {Value: 40, SampleTime: now}, "total": {Value: 40, SampleTime: now},
 		}},
-		{"one held", [][2]score.Input{{good, good}, {stale, good}}, map[string]score.SeedScore{
-			"a": {Value: 40, State: score.Held, SampleTime: now, MissingSince: now}, "b": {Value: 40, SampleTime: later},
-			"total": {Value: 40, State: score.Held, SampleTime: later, MissingSince: later},
+		{"one kept", [][2]score.Input{{good, good}, {stale, good}}, map[string]score.SeedScore{
+			"a": {Value: 40, State: score.Kept, SampleTime: now, MissingSince: now}, "b": {Value: 40, SampleTime: later},
+			"total": {Value: 40, State: score.Kept, SampleTime: later, MissingSince: later},
 		}},
 		{"stale", [][2]score.Input{{stale, good}}, map[string]score.SeedScore{
 			"a": {Value: -100, State: score.Worst, SampleTime: now, MissingSince: now}, "b": {Value: 40, SampleTime: now},

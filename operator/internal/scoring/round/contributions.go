@@ -42,7 +42,7 @@ type seriesCount struct {
 // have no time, so that the next complete response replaces them.
 //
 // Without them, an operator that restarts while a store is gone could not distinguish complete
-// clusters from incomplete ones, and all scores would end with their hold.
+// clusters from incomplete ones, and all scores would end with their keep time.
 func RestoreContributions(seeds []score.Seed) *Contributions {
 	c := &Contributions{complete: map[string]seriesCount{}}
 	for _, seed := range seeds {

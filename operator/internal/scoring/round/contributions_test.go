@@ -62,7 +62,7 @@ func TestContributionsKeepOnlyCompleteClustersOfPartialResponses(t *testing.T) {
 		state score.State
 	}{
 		{"c1 has all its series", 70, score.Scored},
-		{"c2 has lost series", 60, score.Held},
+		{"c2 has lost series", 60, score.Kept},
 		{"c3 was never complete", -100, score.Worst},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestSeriesOfAStoreThatIsBackDoNotCompleteAResponse(t *testing.T) {
 	req.Previous = Run(context.Background(), req).Result
 	thanos.partial, thanos.countsAll, thanos.values = true, true, map[string]float64{"c1": 5}
 	req.Now = now.Add(30 * time.Second)
-	if cell := Run(context.Background(), req).Result.Row(0)[0]; cell.Value != 50 || cell.State != score.Held {
-		t.Errorf("%d %s, want 50 Held", cell.Value, cell.State)
+	if cell := Run(context.Background(), req).Result.Row(0)[0]; cell.Value != 50 || cell.State != score.Kept {
+		t.Errorf("%d %s, want 50 Kept", cell.Value, cell.State)
 	}
 }
 
@@ -100,8 +100,8 @@ func TestPartialResponsesOfOtherSourcesGiveNoScore(t *testing.T) {
 	req.Now = now.Add(30 * time.Second)
 	r := Run(context.Background(), req)
 	for i, want := range []int32{50, 60} {
-		if cell := r.Result.Row(i)[0]; cell.Value != want || cell.State != score.Held || cell.Outcome != score.Failed {
-			t.Errorf("%d %s %s, want %d held", cell.Value, cell.State, cell.Outcome, want)
+		if cell := r.Result.Row(i)[0]; cell.Value != want || cell.State != score.Kept || cell.Outcome != score.Failed {
+			t.Errorf("%d %s %s, want %d kept", cell.Value, cell.State, cell.Outcome, want)
 		}
 	}
 	if w := r.Scores[0].Warnings; len(w) != 1 || !strings.Contains(w[0], "1 of 1 series") || source.counts > 0 {
@@ -130,8 +130,8 @@ func TestPartialCountIsNoReference(t *testing.T) {
 	req.Contributions = &Contributions{}
 	req.Previous = Run(context.Background(), req).Result
 	thanos.partial, thanos.values, req.Now = true, map[string]float64{"c1": 20}, now.Add(30*time.Second)
-	if cell := Run(context.Background(), req).Result.Row(0)[0]; cell.Value != 50 || cell.State != score.Held {
-		t.Errorf("%d %s, want 50 Held", cell.Value, cell.State)
+	if cell := Run(context.Background(), req).Result.Row(0)[0]; cell.Value != 50 || cell.State != score.Kept {
+		t.Errorf("%d %s, want 50 Kept", cell.Value, cell.State)
 	}
 }
 

@@ -112,7 +112,7 @@ func (q *QueryReport) NameProblems() []string {
 		if n > 1 {
 			more = fmt.Sprintf(", and %d more names collide", n-1)
 		}
-		problems = append(problems, fmt.Sprintf("has colliding names: %s%s; such a score is not published after its hold: change one of the values with label_replace, or select one in the query", q.Collisions[0], more))
+		problems = append(problems, fmt.Sprintf("has colliding names: %s%s; such a score is not published after its keep time: change one of the values with label_replace, or select one in the query", q.Collisions[0], more))
 	}
 	if n := len(q.LeftOut); n > 0 {
 		problems = append(problems, fmt.Sprintf("has %d names more than nameFrom.limit, the first of which is %s: raise the limit, or select fewer values in the query", n, q.LeftOut[0]))
@@ -123,7 +123,7 @@ func (q *QueryReport) NameProblems() []string {
 // knownNames returns the names of the previous round that a cluster uses, and those that a
 // cluster may still use. isSilent reports the clusters about which the response says nothing.
 //
-// Scenario: the only cluster with A100s loses its endpoint. Its score ends with its hold, but
+// Scenario: the only cluster with A100s loses its endpoint. Its score ends with its keep time, but
 // its name stays for 24 hours: a Placement that reads a name which no cluster has gets 0.
 func knownNames(base string, previous *score.Result, now time.Time, isSilent func(cluster string) bool) (inUse, maybeInUse []string) {
 	if previous == nil {

@@ -15,7 +15,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
-// TestNameFromWithoutResponse: the scores of a query that fails, or does not parse, are held. The
+// TestNameFromWithoutResponse: the scores of a query that fails, or does not parse, are kept. The
 // clusters are not without the models, and the report has the reason.
 func TestNameFromWithoutResponse(t *testing.T) {
 	for _, tc := range []struct {
@@ -31,7 +31,7 @@ func TestNameFromWithoutResponse(t *testing.T) {
 			if got := values(r.Result); got != "c1/fit-A100=10 c2/fit-A100=-100" {
 				t.Errorf("got %s", got)
 			}
-			if got := r.Result.Row(0)[0]; got.Outcome != tc.want || got.State != score.Held {
+			if got := r.Result.Row(0)[0]; got.Outcome != tc.want || got.State != score.Kept {
 				t.Errorf("%s %s", got.State, got.Outcome)
 			}
 			q := r.Scores[0]
@@ -77,7 +77,7 @@ func TestNameFromOfASilentCluster(t *testing.T) {
 	}
 }
 
-// TestNameFromOfPartialResponses: a name that a partial response lacks stays after its hold.
+// TestNameFromOfPartialResponses: a name that a partial response lacks stays after its keep time.
 func TestNameFromOfPartialResponses(t *testing.T) {
 	a, h := modelSample("c1", "A100", 10), modelSample("c2", "H100", 20)
 	source := &fakeSource{responses: map[string]query.Result{"x": {Samples: []query.Sample{a, h}}}}

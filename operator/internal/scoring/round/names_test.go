@@ -41,7 +41,7 @@ func values(r *score.Result) string {
 }
 
 // TestNameFrom: the scores follow the models in the response. A model that no cluster has any
-// more goes after its hold; if the whole response is empty, it goes after a day.
+// more goes after its keep time; if the whole response is empty, it goes after a day.
 func TestNameFrom(t *testing.T) {
 	source := &fakeSource{responses: map[string]query.Result{}}
 	req := newRequest(modelSpec(), source, "c1", "c2")
@@ -53,9 +53,9 @@ func TestNameFrom(t *testing.T) {
 	}{
 		{"two models", 0, []query.Sample{modelSample("c1", "A100", 10), modelSample("c1", "H100", 20), modelSample("c2", "H100", 30)},
 			"c1/fit-A100=10 c1/fit-H100=20 c2/fit-A100=-100 c2/fit-H100=30"},
-		{"a new model, and one is held", 30, []query.Sample{modelSample("c1", "H100", 20), modelSample("c2", "L4", 40)},
+		{"a new model, and one is kept", 30, []query.Sample{modelSample("c1", "H100", 20), modelSample("c2", "L4", 40)},
 			"c1/fit-A100=10 c1/fit-H100=20 c1/fit-L4=-100 c2/fit-A100=-100 c2/fit-H100=30 c2/fit-L4=40"},
-		{"the hold has ended", 330, []query.Sample{modelSample("c1", "H100", 20), modelSample("c2", "L4", 40)},
+		{"the keep time has ended", 330, []query.Sample{modelSample("c1", "H100", 20), modelSample("c2", "L4", 40)},
 			"c1/fit-A100=-100 c1/fit-H100=20 c1/fit-L4=-100 c2/fit-A100=-100 c2/fit-H100=-100 c2/fit-L4=40"},
 		{"a model that no cluster has is gone", 360, []query.Sample{modelSample("c1", "H100", 20), modelSample("c2", "L4", 40)},
 			"c1/fit-H100=20 c1/fit-L4=-100 c2/fit-H100=-100 c2/fit-L4=40"},
@@ -105,7 +105,7 @@ func TestNameFromWithSilentEndpoints(t *testing.T) {
 	}{
 		{"all respond", 0, query.Result{Samples: first}, []string{"fit-A100", "fit-H100", "fit-L4"}},
 		{"c3 is silent and c1 has no A100", 30, query.Result{Samples: first[1:2], Failed: down}, []string{"fit-A100", "fit-H100", "fit-L4"}},
-		{"both holds have ended", 330, query.Result{Samples: first[1:2], Failed: down}, []string{"fit-A100", "fit-H100", "fit-L4"}},
+		{"both keep times have ended", 330, query.Result{Samples: first[1:2], Failed: down}, []string{"fit-A100", "fit-H100", "fit-L4"}},
 		{"a response without A100 removes it", 360, query.Result{Samples: first[1:2], Failed: down}, []string{"fit-H100", "fit-L4"}},
 		{"c3 is silent for almost a day", 86400, query.Result{Samples: first[1:2], Failed: down}, []string{"fit-H100", "fit-L4"}},
 		{"names of the response come first", 86400, query.Result{Samples: []query.Sample{modelSample("c1", "B200", 1), modelSample("c2", "H100", 2), modelSample("c2", "T4", 3)}, Failed: down},
@@ -151,7 +151,7 @@ func TestNameOfASilentEndpointEnds(t *testing.T) {
 }
 
 // TestCollidingNames: values with the same name are not published, in whatever order they
-// come, also if they belong to different clusters. A score from before is held.
+// come, also if they belong to different clusters. A score from before is kept.
 func TestCollidingNames(t *testing.T) {
 	a, b := modelSample("c1", "H100 80GB", 10), modelSample("c2", "H100-80GB", 20)
 	source := &fakeSource{responses: map[string]query.Result{}}

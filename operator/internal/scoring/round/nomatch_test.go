@@ -115,12 +115,12 @@ func TestUnmatchedOnlyBeforeTheFirstMatch(t *testing.T) {
 	req.Spec, req.Policy, req.Previous = changed.Spec, changed.Policy, req.Previous.SkipDamping()
 	req.Now = now.Add(30 * time.Second)
 	r = Run(context.Background(), req)
-	if cell := r.Result.Row(0)[0]; cell.State != score.Held || cell.Outcome != score.Unmatched || r.Scores[0].NoMatch == nil {
+	if cell := r.Result.Row(0)[0]; cell.State != score.Kept || cell.Outcome != score.Unmatched || r.Scores[0].NoMatch == nil {
 		t.Errorf("changed query: %s %s", cell.State, cell.Outcome)
 	}
 	req.Previous, req.Now = r.Result, now.Add(time.Hour)
 	if cell := Run(context.Background(), req).Result.Row(0)[0]; cell.State != score.Omitted {
-		t.Errorf("changed query after the hold: %d %s", cell.Value, cell.State)
+		t.Errorf("changed query after the keep time: %d %s", cell.Value, cell.State)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestAbsentOutcomes(t *testing.T) {
 		{"worst", v1alpha1.Missing{Absent: "Worst"}, nil, false, -100, score.Worst, score.None},
 		{"omit", v1alpha1.Missing{Absent: "Omit"}, nil, false, 0, score.Omitted, score.None},
 		{"fixed", v1alpha1.Missing{Absent: "Fixed", FixedValue: &seven}, nil, false, 7, score.Fixed, score.None},
-		{"had a value before", v1alpha1.Missing{Absent: "Worst"}, nil, true, 6, score.Held, score.Absent},
+		{"had a value before", v1alpha1.Missing{Absent: "Worst"}, nil, true, 6, score.Kept, score.Absent},
 		{"no exporter", v1alpha1.Missing{Absent: "Worst"}, &only1, false, -100, score.Worst, score.None},
 		{"an exporter with old samples", v1alpha1.Missing{Absent: "Omit"}, &query.Result{Samples: []query.Sample{sample("c1", 1), sample("c2", 500)}}, false, -100, score.Worst, score.Stale},
 	} {
@@ -169,7 +169,7 @@ func TestAbsentOutcomes(t *testing.T) {
 }
 
 // TestAbsentWhileTheQueryFails: c2 has none of what the query measures. A query that fails says
-// nothing else, until the hold ends.
+// nothing else, until the keep time ends.
 func TestAbsentWhileTheQueryFails(t *testing.T) {
 	spec, seven := newSpec("x"), int32(7)
 	spec.Scores[0].Missing, spec.Total = v1alpha1.Missing{Absent: "Fixed", FixedValue: &seven}, &v1alpha1.TotalSpec{}

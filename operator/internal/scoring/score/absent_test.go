@@ -7,9 +7,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// TestAbsentIsHeld: a cluster has no series, which missing.absent accepts. While nothing else is
-// known about it, the outcome stays until the hold ends.
-func TestAbsentIsHeld(t *testing.T) {
+// TestAbsentIsKept: a cluster has no series, which missing.absent accepts. While nothing else is
+// known about it, the outcome stays until the keep time ends.
+func TestAbsentIsKept(t *testing.T) {
 	fixed := v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
 	worstThenOmit := v1alpha1.Missing{Absent: "Worst", Then: v1alpha1.MissingOmit}
 	for _, tc := range []struct {
@@ -42,14 +42,14 @@ func TestAbsentIsHeld(t *testing.T) {
 	}
 }
 
-// TestAbsentAtTheEndOfAHold: the cluster had a value, then no series, and then the query fails.
-func TestAbsentAtTheEndOfAHold(t *testing.T) {
+// TestAbsentAtTheEndOfAKeepTime: the cluster had a value, then no series, and then the query fails.
+func TestAbsentAtTheEndOfAKeepTime(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(0, v(7))
 	f.round(270, missing(Absent, 1))
-	f.expect(0, "7 Held", "7 Held")
+	f.expect(0, "7 Kept", "7 Kept")
 	f.round(300, missing(Failed, 1))
 	f.expect(0, "50 Fixed", "50 Scored")
 	f.round(570, missing(Failed, 1))
@@ -59,15 +59,15 @@ func TestAbsentAtTheEndOfAHold(t *testing.T) {
 	f.expect(0, "-100 Worst", "-100 Worst")
 }
 
-// TestValueEndsTheHoldOfAbsent: the cluster had no series, then an old value, and then the query fails.
-func TestValueEndsTheHoldOfAbsent(t *testing.T) {
+// TestValueEndsTheKeepTimeOfAbsent: the cluster had no series, then an old value, and then the query fails.
+func TestValueEndsTheKeepTimeOfAbsent(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Freshness: &v1alpha1.Freshness{Query: "age"}}, "c")
 	f.round(0, missing(Absent, 1))
 	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: [][]Input{v(7)}, Age: []time.Duration{100 * time.Second}}, f.last, at(30))
 	f.round(229, missing(Failed, 1))
-	f.expect(0, "7 Held")
+	f.expect(0, "7 Kept")
 	f.round(230, missing(Failed, 1))
 	f.expect(0, "-100 Worst")
 }

@@ -6,19 +6,19 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// The clock is set back by an hour between two rounds. Holds and delays last as long as
+// The clock is set back by an hour between two rounds. Keep times and delays last as long as
 // without it, counted from the first round with the new time.
 
-func TestHoldEndsAfterTheClockWasSetBack(t *testing.T) {
+func TestKeepTimeEndsAfterTheClockWasSetBack(t *testing.T) {
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "100")}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(3600, v(40))
 	f.round(0, missing(Failed, 1))
-	f.expect(0, "40 Held", "40 Held")
-	if end, _ := f.last.NextHoldEnd(); !end.Equal(at(300)) {
-		t.Errorf("the hold ends at %v", end)
+	f.expect(0, "40 Kept", "40 Kept")
+	if end, _ := f.last.NextKeepEnd(); !end.Equal(at(300)) {
+		t.Errorf("the keep time ends at %v", end)
 	}
 	f.round(299, missing(Failed, 1))
-	f.expect(0, "40 Held", "40 Held")
+	f.expect(0, "40 Kept", "40 Kept")
 	f.round(300, missing(Failed, 1))
 	f.expect(0, "-100 Worst", "-100 Worst")
 	if since := f.last.Row(0)[0].Since.Time(); !since.Equal(at(0)) {
@@ -33,12 +33,12 @@ func TestRefusalEndsAfterTheClockWasSetBack(t *testing.T) {
 	f.round(3600, v(40, 40, 40))
 	f.round(3630, few)
 	f.round(0, few)
-	f.expect(0, "40 Held")
+	f.expect(0, "40 Kept")
 	f.round(300, few)
 	f.expect(0, "50 Scored")
 }
 
-func TestAbsentClusterIsNotHeldLongerAfterTheClockWasSetBack(t *testing.T) {
+func TestAbsentClusterIsNotKeptLongerAfterTheClockWasSetBack(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "c")

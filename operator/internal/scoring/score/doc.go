@@ -5,6 +5,6 @@
 // therefore compute the same scores.
 //
 // A missing value never becomes 0. Each cluster has an Outcome per score. If the
-// outcome is not OK, the last score is held. After the hold, the policy decides between
+// outcome is not OK, the last score is kept. After the keep time, the policy decides between
 // the worst score, no score and a fixed value.
 package score

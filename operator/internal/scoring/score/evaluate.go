@@ -78,7 +78,7 @@ func (r *Result) inherit(previous *Result) {
 	}
 }
 
-// shiftTimes adds d to all times. Scenario: the clock is set back by an hour. Holds and delays
+// shiftTimes adds d to all times. Scenario: the clock is set back by an hour. Keep times and delays
 // continue as if no time had passed since the previous round, instead of lasting an hour longer.
 func (r *Result) shiftTimes(d time.Duration) {
 	shift := func(times ...*Instant) {
@@ -185,11 +185,11 @@ func (r *Result) decideScore(p *Policy, s int, in Samples, points []float64) {
 		outcome := input.Outcome
 		if outcome == OK && r.isDelayed(rule, cell) {
 			outcome, r.Refused = TooFewFresh, true
-			r.addChange(r.tooFewSince.add(rule.hold))
+			r.addChange(r.tooFewSince.add(rule.keepLast))
 		}
 		if outcome != OK {
 			r.addChange(rule.decideMissing(cell, outcome, r.Time))
-			r.Refused = r.Refused || !cell.HeldUntil.IsZero() && cell.SampleTime < r.tooFewSince
+			r.Refused = r.Refused || !cell.KeptUntil.IsZero() && cell.SampleTime < r.tooFewSince
 			continue
 		}
 		sampleTime := r.Time
@@ -202,22 +202,22 @@ func (r *Result) decideScore(p *Policy, s int, in Samples, points []float64) {
 
 // isDelayed reports whether a usable value does not count yet, because too few clusters
 // have fresh values. A response with so few clusters may be wrong for these clusters,
-// too. The delay ends for each score when its hold ends:
+// too. The delay ends for each score when its keep time ends:
 //
 //  1. Half of the fleet loses its metrics. The other clusters keep their last scores, and
 //     new clusters get none.
-//  2. After the hold, the lost clusters get the outcome of a missing value.
+//  2. After the keep time, the lost clusters get the outcome of a missing value.
 //  3. The fresh values of the other clusters count from then on.
 //
 // Without a delay of its own, a fresh cluster would get the worst score in step 2.
 func (r *Result) isDelayed(rule *rule, c *Cell) bool {
-	if r.tooFewSince.IsZero() || r.Time >= r.tooFewSince.add(rule.hold) {
+	if r.tooFewSince.IsZero() || r.Time >= r.tooFewSince.add(rule.keepLast) {
 		return false
 	}
 	if !c.history.hasPoints {
 		return true
 	}
-	return c.SampleTime < r.tooFewSince && r.Time < c.SampleTime.add(rule.hold)
+	return c.SampleTime < r.tooFewSince && r.Time < c.SampleTime.add(rule.keepLast)
 }
 
 // decideValue decides the score for a usable value: damping comes first, then the veto,
@@ -225,7 +225,7 @@ func (r *Result) isDelayed(rule *rule, c *Cell) bool {
 func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant) {
 	deadband := c.history.deadband(r.deadband)
 	c.history.hasMatched, c.history.absentAt = true, 0
-	c.Raw, c.Outcome, c.Since, c.SampleTime, c.HeldUntil = raw, OK, 0, sampleTime, 0
+	c.Raw, c.Outcome, c.Since, c.SampleTime, c.KeptUntil = raw, OK, 0, sampleTime, 0
 	c.Points, _ = r.bounds.Clamp(r.damp(&c.history, points, now))
 	c.history.hasPoints, c.history.seen, c.history.maybeSeen = true, sampleTime, false
 	if c.Points < r.minimum {
@@ -245,7 +245,7 @@ func (c *Cell) publishPoints(state State, points, deadband float64, bounds norma
 	c.State = state
 	rounded := math.Round(points)
 	_, isOutside := bounds.Clamp(float64(c.Value))
-	comparable := c.history.hasPublished && (previous == Scored || previous == Held) && !isOutside
+	comparable := c.history.hasPublished && (previous == Scored || previous == Kept) && !isOutside
 	if comparable && rounded > bounds.Low && math.Abs(points-float64(c.Value)) < deadband {
 		return
 	}
@@ -253,7 +253,7 @@ func (c *Cell) publishPoints(state State, points, deadband float64, bounds norma
 	c.history.hasPublished = true
 }
 
-// decideMissing decides the score without a usable value: the last score is held, and
+// decideMissing decides the score without a usable value: the last score is kept, and
 // afterwards the policy's outcome applies. No score is published instead of the worst one
 // in three scenarios:
 //
@@ -262,11 +262,11 @@ func (c *Cell) publishPoints(state State, points, deadband float64, bounds norma
 //   - The query has never matched a cluster. The query is wrong, and the clusters are not.
 //   - Two values of nameFrom's label have the same name. No value is the right one.
 //
-// The outcome of missing.absent is held as well. Scenario: a cluster has no GPUs, and the
+// The outcome of missing.absent is kept as well. Scenario: a cluster has no GPUs, and the
 // query fails once. The cluster still has none.
 //
-// It returns the time at which what is held ends, or zero.
-func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) (holdEnd Instant) {
+// It returns the time at which what is kept ends, or zero.
+func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) (keepEnd Instant) {
 	if c.Since.IsZero() {
 		c.Since = now
 	}
@@ -277,11 +277,11 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) (holdEnd Ins
 	if outcome == Absent && r.absent != "" {
 		c.history.absentAt = now
 	}
-	until := c.SampleTime.add(r.hold)
+	until := c.SampleTime.add(r.keepLast)
 	if c.history.hasPoints && now < until {
-		c.HeldUntil = until
+		c.KeptUntil = until
 		if c.State != Vetoed {
-			c.State = Held
+			c.State = Kept
 		}
 		return until
 	}
@@ -291,22 +291,22 @@ func (r *rule) decideMissing(c *Cell, outcome Outcome, now Instant) (holdEnd Ins
 		c.Outcome, c.Since, then = None, 0, r.absent
 	case outcome == Unmatched, outcome == Colliding, !outcome.isConclusive() && !c.history.hasPublished:
 		then = v1alpha1.MissingOmit
-	case !outcome.isConclusive() && r.absent != "" && !c.history.absentAt.IsZero() && now < c.history.absentAt.add(r.hold):
-		then, holdEnd = r.absent, c.history.absentAt.add(r.hold)
+	case !outcome.isConclusive() && r.absent != "" && !c.history.absentAt.IsZero() && now < c.history.absentAt.add(r.keepLast):
+		then, keepEnd = r.absent, c.history.absentAt.add(r.keepLast)
 	}
-	c.endHold(then, r.fixed)
-	return holdEnd
+	c.endKeeping(then, r.fixed)
+	return keepEnd
 }
 
 // fixedIfAbsent is the outcome of missing.absent that missing.then does not have.
 const fixedIfAbsent = v1alpha1.MissingOutcome(v1alpha1.AbsentFixed)
 
-// endHold applies the outcome of a missing value and resets the damping: points from
+// endKeeping applies the outcome of a missing value and resets the damping: points from
 // before the gap say nothing about the points after it.
-func (c *Cell) endHold(then v1alpha1.MissingOutcome, fixed int32) {
+func (c *Cell) endKeeping(then v1alpha1.MissingOutcome, fixed int32) {
 	h := &c.history
 	*h = history{hasPublished: true, hasMatched: h.hasMatched, seen: h.seen, maybeSeen: h.maybeSeen, absentAt: h.absentAt}
-	c.HeldUntil = 0
+	c.KeptUntil = 0
 	switch then {
 	case v1alpha1.MissingOmit:
 		c.State, c.Value, c.history.hasPublished = Omitted, 0, false

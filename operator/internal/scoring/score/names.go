@@ -83,7 +83,7 @@ func (p *Policy) SortNames(names []string) []string {
 	return sorted
 }
 
-// IsInUse reports whether a cluster has a usable or a held value of the score with the
+// IsInUse reports whether a cluster has a usable or a kept value of the score with the
 // given name.
 func (r *Result) IsInUse(name string) bool {
 	return r.anyCell(name, func(_ string, c *Cell) bool { return c.history.hasPoints })

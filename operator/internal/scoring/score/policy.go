@@ -40,7 +40,7 @@ type rule struct {
 	bounds    normalize.Range
 	normalize func(float64) float64 // nil if fleet is set
 	fleet     *v1alpha1.Fleet
-	hold      time.Duration
+	keepLast  time.Duration
 	then      v1alpha1.MissingOutcome
 	absent    v1alpha1.MissingOutcome // empty: absent values are missing
 	fixed     int32
@@ -93,7 +93,7 @@ func compileRule(s *v1alpha1.ScoreSpec) rule {
 		weight:   float64(valueOr(s.Weight, 1)),
 		minimum:  math.Inf(-1),
 		bounds:   rangeOf(s.Range),
-		hold:     seconds(valueOr(s.Missing.KeepLastSeconds, defaultHold)),
+		keepLast: seconds(valueOr(s.Missing.KeepLastSeconds, defaultKeepLast)),
 		then:     cmp.Or(s.Missing.Then, v1alpha1.MissingWorst),
 		fixed:    valueOr(s.Missing.FixedValue, Lowest),
 		halfLife: seconds(s.Damping.HalfLifeSeconds),

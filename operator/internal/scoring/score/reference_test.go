@@ -87,7 +87,7 @@ type modelCell struct {
 	published int
 	state     State
 	last      float64 // sample time
-	hasValue  bool    // a value that can be held
+	hasValue  bool    // a value that can be kept
 	wasScored bool    // the published value comes from points
 	mean      float64
 	updated   float64
@@ -197,10 +197,10 @@ func (m *model) cell(s *v1alpha1.ScoreSpec, cluster string) *modelCell {
 }
 
 func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, outcome Outcome, now float64) {
-	hold := float64(*s.Missing.KeepLastSeconds)
+	keepLast := float64(*s.Missing.KeepLastSeconds)
 	delayed := false
-	if since := m.refusedSince; outcome == OK && since != nil && now < *since+hold {
-		delayed = !c.hasValue || c.last < *since && now < c.last+hold
+	if since := m.refusedSince; outcome == OK && since != nil && now < *since+keepLast {
+		delayed = !c.hasValue || c.last < *since && now < c.last+keepLast
 	}
 	if c.isKnown = !delayed && outcome != Failed; c.isKnown {
 		c.noSeries = nil
@@ -209,7 +209,7 @@ func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, outc
 		c.noSeries = &now
 	}
 	if outcome != OK || delayed {
-		c.miss(s, now, hold)
+		c.miss(s, now, keepLast)
 		return
 	}
 	c.damp(s, points, now)
@@ -234,17 +234,17 @@ func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, outc
 	c.hasValue = true
 }
 
-func (c *modelCell) miss(s *v1alpha1.ScoreSpec, now, hold float64) {
-	if c.hasValue && now < c.last+hold {
+func (c *modelCell) miss(s *v1alpha1.ScoreSpec, now, keepLast float64) {
+	if c.hasValue && now < c.last+keepLast {
 		if c.state != Vetoed {
-			c.state = Held
+			c.state = Kept
 		}
 		return
 	}
 	c.hasValue, c.wasScored = false, false
 	then := s.Missing.Then
-	// The absent series was seen in this round, or less than the hold ago.
-	if s.Missing.Absent != v1alpha1.AbsentMissing && c.noSeries != nil && (c.isKnown || now < *c.noSeries+hold) {
+	// The absent series was seen in this round, or less than the keep time ago.
+	if s.Missing.Absent != v1alpha1.AbsentMissing && c.noSeries != nil && (c.isKnown || now < *c.noSeries+keepLast) {
 		then = v1alpha1.MissingOutcome(s.Missing.Absent)
 	}
 	switch {
@@ -275,7 +275,7 @@ func (c *modelCell) damp(s *v1alpha1.ScoreSpec, points, now float64) {
 // total returns the total of a cluster. isPublished means that there is one now.
 func (m *model) total(cluster string, isPublished bool) (value float64, state State) {
 	sum, weights := new(big.Rat), int64(0)
-	worst, omitted, held := false, false, false
+	worst, omitted, kept := false, false, false
 	for i := range m.spec.Scores {
 		s := &m.spec.Scores[i]
 		c, weight := m.cell(s, cluster), int64(*s.Weight)
@@ -291,7 +291,7 @@ func (m *model) total(cluster string, isPublished bool) (value float64, state St
 		if c.state == Fixed {
 			points = float64(c.published)
 		}
-		held = held || c.state == Held && (weight > 0 || s.Minimum != nil)
+		kept = kept || c.state == Kept && (weight > 0 || s.Minimum != nil)
 		low, high := m.limits(s)
 		share := new(big.Rat).Quo(new(big.Rat).Sub(exactOf(points), low), new(big.Rat).Sub(high, low))
 		sum.Add(sum, share.Mul(share, big.NewRat(100*weight, 1)))
@@ -304,8 +304,8 @@ func (m *model) total(cluster string, isPublished bool) (value float64, state St
 		return 0, Omitted
 	}
 	value, _ = within(sum.Quo(sum, big.NewRat(weights, 1)), rat("0"), rat("100")).Float64()
-	if held {
-		return value, Held
+	if kept {
+		return value, Kept
 	}
 	return value, Scored
 }

@@ -103,32 +103,32 @@ func TestTotalExcludesScoresOfWeightZero(t *testing.T) {
 	f.expect(0, "40 Scored", "-100 Worst", "40 Scored")
 }
 
-func TestMissingValueIsHeldThenWorst(t *testing.T) {
+func TestMissingValueIsKeptThenWorst(t *testing.T) {
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), linear("b", "0", "10")}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(0, v(6), v(8))
 	f.expect(0, "60 Scored", "80 Scored", "70 Scored")
 	f.round(30, missing(NaN, 1), v(10))
-	f.expect(0, "60 Held", "100 Scored", "80 Held")
+	f.expect(0, "60 Kept", "100 Scored", "80 Kept")
 	cell := f.last.Row(0)[0]
-	if got, want := cell.HeldUntil.Time(), t0.Add(300*time.Second); !got.Equal(want) {
-		t.Errorf("held until %v, want %v", got, want)
+	if got, want := cell.KeptUntil.Time(), t0.Add(300*time.Second); !got.Equal(want) {
+		t.Errorf("kept until %v, want %v", got, want)
 	}
 	if got, want := cell.Since.Time(), t0.Add(30*time.Second); !got.Equal(want) {
 		t.Errorf("missing since %v, want %v", got, want)
 	}
 	f.round(299, missing(NaN, 1), v(10))
-	f.expect(0, "60 Held", "100 Scored", "80 Held")
+	f.expect(0, "60 Kept", "100 Scored", "80 Kept")
 	f.round(300, missing(NaN, 1), v(10))
 	f.expect(0, "-100 Worst", "100 Scored", "-100 Worst")
 	f.round(330, v(6), v(10))
 	f.expect(0, "60 Scored", "100 Scored", "80 Scored")
 }
 
-func TestHoldStartsAtTheSampleTime(t *testing.T) {
+func TestKeepTimeStartsAtTheSampleTime(t *testing.T) {
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}, Freshness: &v1alpha1.Freshness{Query: "x"}}, "c")
 	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: [][]Input{v(6)}, Age: []time.Duration{100 * time.Second}}, nil, t0)
 	f.round(199, missing(Stale, 1))
-	f.expect(0, "60 Held")
+	f.expect(0, "60 Kept")
 	f.round(200, missing(Stale, 1))
 	f.expect(0, "-100 Worst")
 }
@@ -181,8 +181,8 @@ func TestMissingVetoFailsClosed(t *testing.T) {
 		expected []string
 	}{
 		{"never seen", v1alpha1.Missing{}, Absent, false, 0, []string{"-100 Worst", "100 Scored", "-100 Worst"}},
-		{"held", v1alpha1.Missing{}, Absent, true, 30, []string{"50 Held", "100 Scored", "100 Held"}},
-		{"after the hold", v1alpha1.Missing{}, Absent, true, 300, []string{"-100 Worst", "100 Scored", "-100 Worst"}},
+		{"kept", v1alpha1.Missing{}, Absent, true, 30, []string{"50 Kept", "100 Scored", "100 Kept"}},
+		{"after the keep time", v1alpha1.Missing{}, Absent, true, 300, []string{"-100 Worst", "100 Scored", "-100 Worst"}},
 		{"omitted", omit, Absent, true, 300, []string{"0 Omitted", "100 Scored", "-100 Worst"}},
 		{"omitted, and the query fails", omit, Failed, true, 300, []string{"0 Omitted", "100 Scored", "-100 Worst"}},
 		{"nothing known", v1alpha1.Missing{}, Failed, false, 0, []string{"0 Omitted", "100 Scored", "0 Omitted"}},
@@ -258,7 +258,7 @@ func TestScoresFollowClustersByName(t *testing.T) {
 	f.clusters = []string{"b", "c"}
 	f.round(30, missing(Absent, 2))
 	f.expect(0, "-100 Worst")
-	f.expect(1, "30 Held")
+	f.expect(1, "30 Kept")
 }
 
 // TestNameFromIsNoPartOfTheMean: the names are not known in advance, and clusters have different ones.
@@ -339,7 +339,7 @@ func TestUnmatchedVetoOmitsTheTotal(t *testing.T) {
 	f.round(0, v(5), v(5))
 	f.expect(0, "50 Scored", "50 Scored", "50 Scored")
 	f.round(30, v(5), missing(Unmatched, 1))
-	f.expect(0, "50 Scored", "50 Held", "50 Held")
+	f.expect(0, "50 Scored", "50 Kept", "50 Kept")
 	if f.last.Row(0)[1].HasMatched() {
 		t.Error("the new query has matched")
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // FromSeeds returns a Result from published scores, as the starting point of the first
-// round after a restart. Holds and damping continue where the previous process stopped. Result.Matched
+// round after a restart. Keep times and damping continue where the previous process stopped. Result.Matched
 // is not set: a query that has matched before may have left no published score.
 func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 	seeds = slices.Clone(seeds)
@@ -92,17 +92,17 @@ func AssumeMatched(p *Policy) *Result {
 }
 
 // seed restores a cell from its published score. Only a score that comes from a sample can
-// be held. The points behind a veto are unknown, so the next value applies undamped.
+// be kept. The points behind a veto are unknown, so the next value applies undamped.
 func (c *Cell) seed(s SeedScore, now Instant) {
 	c.Raw = math.NaN()
 	c.Value, c.State, c.Since, c.history.hasPublished = s.Value, s.State, At(s.MissingSince), true
 	switch s.State {
-	case Scored, Held, Vetoed:
+	case Scored, Kept, Vetoed:
 	case Worst, Fixed, Omitted:
 		c.history.seen, c.history.maybeSeen = min(c.Since, now), true
 		return
 	}
-	// A clock that was corrected must not prolong a hold.
+	// A clock that was corrected must not prolong a keep time.
 	c.SampleTime = min(At(s.SampleTime), now)
 	c.history.seen, c.Points = c.SampleTime, float64(s.Value)
 	c.history.hasPoints, c.history.skipDamping = true, s.State == Vetoed

@@ -12,23 +12,23 @@ import (
 // at returns the time after t0 in seconds.
 func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
 
-func TestFromSeedsContinuesHoldsAndDamping(t *testing.T) {
+func TestFromSeedsContinuesKeepTimesAndDamping(t *testing.T) {
 	s := linear("a", "0", "100")
 	s.Damping.HalfLifeSeconds = 30
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}}, "a", "b")
 	f.last = FromSeeds(f.policy, []Seed{
-		{Cluster: "b", Scores: map[string]SeedScore{"a": {Value: 40, State: Held, SampleTime: t0}}},
+		{Cluster: "b", Scores: map[string]SeedScore{"a": {Value: 40, State: Kept, SampleTime: t0}}},
 		{Cluster: "a", Scores: map[string]SeedScore{"a": {Value: 0, SampleTime: t0}}},
 	}, t0)
 	in := v(100, 0)
 	in[1].Outcome = Failed
 	f.round(30, in)
 	f.expect(0, "50 Scored")
-	f.expect(1, "40 Held")
+	f.expect(1, "40 Kept")
 }
 
 // TestSeedsKeepTheStateOfEachScore: the clusters never had the score b. After a restart
-// while most clusters are lost, the score a is still held and the round is still refused.
+// while most clusters are lost, the score a is still kept and the round is still refused.
 func TestSeedsKeepTheStateOfEachScore(t *testing.T) {
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), linear("b", "0", "10")}}, "c1", "c2", "c3", "c4")
 	var seeds []Seed
@@ -45,7 +45,7 @@ func TestSeedsKeepTheStateOfEachScore(t *testing.T) {
 		t.Errorf("refused %v with %d known clusters", r.Refused, r.Known)
 	}
 	for i := range 4 {
-		f.expect(i, "70 Held", "-100 Worst")
+		f.expect(i, "70 Kept", "-100 Worst")
 	}
 	if since := r.Row(0)[1].Since.Time(); !since.Equal(t0.Add(-time.Hour)) {
 		t.Errorf("b is missing since %v", since)
@@ -63,8 +63,8 @@ func TestSeedStates(t *testing.T) {
 		then  v1alpha1.MissingOutcome
 		want  string
 	}{
-		{Scored, 40, v1alpha1.MissingWorst, "40 Held"},
-		{Held, 40, v1alpha1.MissingWorst, "40 Held"},
+		{Scored, 40, v1alpha1.MissingWorst, "40 Kept"},
+		{Kept, 40, v1alpha1.MissingWorst, "40 Kept"},
 		{Vetoed, -100, v1alpha1.MissingOmit, "-100 Vetoed"},
 		{Worst, -100, v1alpha1.MissingWorst, "-100 Worst"},
 		{Fixed, 7, v1alpha1.MissingWorst, "7 Fixed"},
@@ -90,11 +90,11 @@ func TestSeedStates(t *testing.T) {
 // an omitted one, unless the object says that it has not.
 func TestSeedsRememberMatchedScores(t *testing.T) {
 	spec := v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{
-		linear("scored", "0", "10"), linear("omitted", "0", "10"), linear("held", "0", "10"), linear("unmatched", "0", "10"), linear("new", "0", "10"),
+		linear("scored", "0", "10"), linear("omitted", "0", "10"), linear("kept", "0", "10"), linear("unmatched", "0", "10"), linear("new", "0", "10"),
 	}}
 	r := FromSeeds(mustCompile(t, &spec), []Seed{{Cluster: "c", Scores: map[string]SeedScore{
 		"scored": {Value: 50, SampleTime: t0}, "omitted": {State: Omitted},
-		"held": {Value: 50, State: Held, SampleTime: t0, Unmatched: true}, "unmatched": {State: Omitted, Unmatched: true},
+		"kept": {Value: 50, State: Kept, SampleTime: t0, Unmatched: true}, "unmatched": {State: Omitted, Unmatched: true},
 	}}}, t0)
 	var got []bool
 	for i := range r.Row(0) {
@@ -118,9 +118,9 @@ func TestMatchedQueryOfAnOmittedScore(t *testing.T) {
 	}
 }
 
-// TestSeedsContinueTheHoldOfAbsent restarts the operator while the query of a cluster without a
+// TestSeedsContinueTheKeepTimeOfAbsent restarts the operator while the query of a cluster without a
 // series fails. The series was missing since the time that the object has, if it has one.
-func TestSeedsContinueTheHoldOfAbsent(t *testing.T) {
+func TestSeedsContinueTheKeepTimeOfAbsent(t *testing.T) {
 	fixed := v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
 	worst := v1alpha1.Missing{Absent: "Worst", Then: v1alpha1.MissingOmit}
 	for _, tc := range []struct {
@@ -131,7 +131,7 @@ func TestSeedsContinueTheHoldOfAbsent(t *testing.T) {
 	}{
 		{"no series when the object was written", fixed, SeedScore{Value: 50, State: Fixed, SampleTime: t0}, "50 Fixed", "-100 Worst"},
 		{"the query failed before", fixed, SeedScore{Value: 50, State: Fixed, SampleTime: t0, MissingSince: t0}, "50 Fixed", "-100 Worst"},
-		{"the hold has ended", fixed, SeedScore{Value: -100, State: Worst, SampleTime: t0, MissingSince: t0}, "-100 Worst", "-100 Worst"},
+		{"the keep time has ended", fixed, SeedScore{Value: -100, State: Worst, SampleTime: t0, MissingSince: t0}, "-100 Worst", "-100 Worst"},
 		{"absent: Worst", worst, SeedScore{Value: -100, State: Worst, SampleTime: t0}, "-100 Worst", "0 Omitted"},
 		{"the clock was set back", fixed, SeedScore{Value: 50, State: Fixed, SampleTime: at(3600)}, "50 Fixed", "-100 Worst"},
 	} {
@@ -186,7 +186,7 @@ func TestSeedsKeepTheTotalOfAnOmittedVeto(t *testing.T) {
 	}
 }
 
-// TestSeedFromTheFuture: the clock was set back while no operator ran. Neither the hold nor
+// TestSeedFromTheFuture: the clock was set back while no operator ran. Neither the keep time nor
 // the mean reaches beyond its limits.
 func TestSeedFromTheFuture(t *testing.T) {
 	s := linear("a", "0", "100")
@@ -201,8 +201,8 @@ func TestSeedFromTheFuture(t *testing.T) {
 	in[1].Outcome = Failed
 	f.round(0, in)
 	f.expect(0, "90 Scored")
-	if until := f.last.Row(1)[0].HeldUntil.Time(); !until.Equal(at(300)) {
-		t.Errorf("held until %v", until)
+	if until := f.last.Row(1)[0].KeptUntil.Time(); !until.Equal(at(300)) {
+		t.Errorf("kept until %v", until)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestSeedsOfClustersThatHadValues(t *testing.T) {
 		{"one stale, one accepted", worst, SeedScore{Value: 50, State: Fixed, SampleTime: t0}, true, true},
 		{"stale for more than a day", SeedScore{Value: Lowest, State: Worst, MissingSince: at(-90000)}, SeedScore{Value: 40, SampleTime: t0}, true, true},
 		{"a value", worst, SeedScore{Value: 40, SampleTime: t0}, false, true},
-		{"a held value", worst, SeedScore{Value: 40, State: Held, SampleTime: t0, MissingSince: t0}, false, true},
+		{"a kept value", worst, SeedScore{Value: 40, State: Kept, SampleTime: t0, MissingSince: t0}, false, true},
 		{"a veto", worst, SeedScore{Value: Lowest, State: Vetoed, SampleTime: t0}, false, true},
 		{"omitted", SeedScore{State: Omitted, MissingSince: t0}, SeedScore{State: Omitted, MissingSince: t0}, false, false},
 		{"stale and omitted", SeedScore{State: Omitted, MissingSince: t0}, SeedScore{State: Omitted, MissingSince: t0}, true, true},

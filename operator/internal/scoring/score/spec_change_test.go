@@ -17,14 +17,14 @@ func TestSkipDampingAppliesTheNextValueAtOnce(t *testing.T) {
 }
 
 // TestScoresFollowTheirNames: the policy replaces the first of two scores, and adds one in front. The
-// score that stays is held, and the new ones do not start from it.
+// score that stays is kept, and the new ones do not start from it.
 func TestScoresFollowTheirNames(t *testing.T) {
 	a, b, c := linear("a", "0", "10"), linear("b", "0", "10"), linear("c", "0", "10")
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}}, "c")
 	f.round(0, v(1), v(2))
 	f.policy = mustCompile(t, &v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{b, c}})
 	f.round(30, missing(NaN, 1), missing(NaN, 1))
-	f.expect(0, "20 Held", "-100 Worst")
+	f.expect(0, "20 Kept", "-100 Worst")
 }
 
 // TestSkipDampingIgnoresTheDeadbandOnce: the first value after a change of the policy is
@@ -36,7 +36,7 @@ func TestSkipDampingIgnoresTheDeadbandOnce(t *testing.T) {
 	f.round(0, v(50), v(50))
 	f.last = f.last.SkipDamping()
 	f.round(30, missing(Failed, 1), v(54))
-	f.expect(0, "50 Held", "54 Scored", "52 Held")
+	f.expect(0, "50 Kept", "54 Scored", "52 Kept")
 	f.round(60, v(53), v(54))
 	f.expect(0, "53 Scored", "54 Scored", "54 Scored")
 	f.round(90, v(60), v(60))

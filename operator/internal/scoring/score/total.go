@@ -11,16 +11,16 @@ import (
 type totalParts struct {
 	sum float64 // of weighted points in the range of the total
 
-	anyHeld, anyVetoed, anyWorst, anyOmitted bool
+	anyKept, anyVetoed, anyWorst, anyOmitted bool
 }
 
 // decideTotal decides the last cell of a row: the weighted mean of the other cells, each
 // converted to the range of the total.
 //
 //   - A vetoed score vetoes the total, even if its weight is 0.
-//   - If a score with a minimum is missing after its hold, the total is -100, even if the
+//   - If a score with a minimum is missing after its keep time, the total is -100, even if the
 //     weight is 0 or the score is omitted: whether the cluster is vetoed is unknown.
-//   - If a weighted score is missing after its hold, the total is missing, too. Its
+//   - If a weighted score is missing after its keep time, the total is missing, too. Its
 //     weight is not distributed over the other scores: clusters would then be compared
 //     by different scores.
 //
@@ -29,7 +29,7 @@ type totalParts struct {
 // An error means that the expression failed for this cluster.
 func (p *Policy) decideTotal(row []Cell, now Instant) (err error) {
 	total := &row[len(row)-1]
-	total.Outcome, total.SampleTime, total.HeldUntil, total.Raw = OK, now, 0, math.NaN()
+	total.Outcome, total.SampleTime, total.KeptUntil, total.Raw = OK, now, 0, math.NaN()
 	parts := p.addParts(total, row[:len(row)-1])
 	switch {
 	case parts.anyVetoed:
@@ -57,7 +57,7 @@ func (p *Policy) evaluateTotal(total *Cell, row []Cell, parts totalParts, now In
 	points := make(map[string]float64, len(row)-1)
 	for i := range row[:len(row)-1] {
 		switch cell := &row[i]; cell.State {
-		case Scored, Held:
+		case Scored, Kept:
 			points[p.Names[i]] = cell.Points
 		case Fixed:
 			points[p.Names[i]] = float64(cell.Value)
@@ -86,7 +86,7 @@ func (p *Policy) contributes(i int) bool {
 	return p.scores[i].weight > 0
 }
 
-// addParts sums up the contributing scores, and sets the outcome, sample time and hold
+// addParts sums up the contributing scores, and sets the outcome, sample time and keep
 // of the total to those of the worst contributing score.
 func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
 	var parts totalParts
@@ -111,8 +111,8 @@ func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
 		case Fixed:
 			points = float64(cell.Value)
 			parts.anyVetoed = parts.anyVetoed || points < rule.minimum
-		case Held:
-			parts.anyHeld = true
+		case Kept:
+			parts.anyKept = true
 		}
 		total.adoptWorst(cell)
 		parts.sum += rule.weight * rescale(points, rule.bounds.Low, rule.bounds.High, p.totalRange.Low, p.totalRange.High)
@@ -128,8 +128,8 @@ func (p *Policy) publishTotal(c *Cell, parts totalParts, now Instant) {
 	switch {
 	case parts.anyVetoed:
 		c.State, c.Value, c.history.hasPublished = Vetoed, Lowest, true
-	case parts.anyHeld: // with points of the old policy, if it has just changed
-		c.publishPoints(Held, c.Points, deadband, p.totalRange)
+	case parts.anyKept: // with points of the old policy, if it has just changed
+		c.publishPoints(Kept, c.Points, deadband, p.totalRange)
 	default:
 		c.publishPoints(Scored, c.Points, deadband, p.totalRange)
 		c.history.skipDamping = false
@@ -140,7 +140,7 @@ func (p *Policy) publishTotal(c *Cell, parts totalParts, now Instant) {
 func (c *Cell) endTotal(then v1alpha1.MissingOutcome, now Instant) {
 	c.updateSince(now)
 	c.SampleTime = 0
-	c.endHold(then, Lowest)
+	c.endKeeping(then, Lowest)
 }
 
 // updateSince keeps the time from which a value is missing.
@@ -154,7 +154,7 @@ func (c *Cell) updateSince(now Instant) {
 }
 
 // adoptWorst takes over the outcome of a part without a usable value, the oldest sample
-// time and the earliest end of a hold.
+// time and the earliest end of a keep time.
 func (c *Cell) adoptWorst(part *Cell) {
 	if !part.Outcome.IsExpected() || part.Outcome == None && c.Outcome == OK {
 		c.Outcome = part.Outcome
@@ -162,8 +162,8 @@ func (c *Cell) adoptWorst(part *Cell) {
 	if part.SampleTime < c.SampleTime {
 		c.SampleTime = part.SampleTime
 	}
-	if !part.HeldUntil.IsZero() && (c.HeldUntil.IsZero() || part.HeldUntil < c.HeldUntil) {
-		c.HeldUntil = part.HeldUntil
+	if !part.KeptUntil.IsZero() && (c.KeptUntil.IsZero() || part.KeptUntil < c.KeptUntil) {
+		c.KeptUntil = part.KeptUntil
 	}
 }
 

@@ -99,7 +99,7 @@ func TestTotalExpressionFollowsItsParts(t *testing.T) {
 	f.expect(0, "20 Scored", "80 Scored", "10 Scored", "20 Scored")
 	f.expect(1, "90 Scored", "40 Scored", "10 Scored", "40 Scored")
 	f.round(30, v(3, 9), missing(NaN, 2), missing(NaN, 2))
-	f.expect(0, "30 Scored", "80 Held", "10 Held", "30 Held")
+	f.expect(0, "30 Scored", "80 Kept", "10 Kept", "30 Kept")
 	f.round(300, v(3, 9), v(8, 4), missing(NaN, 2))
 	f.expect(0, "30 Scored", "80 Scored", "-100 Worst", "30 Scored")
 	f.round(330, missing(NaN, 2), v(8, 4), missing(NaN, 2))

@@ -17,7 +17,7 @@ func showTotal(r *Result) string {
 	for _, part := range []struct {
 		name string
 		at   Instant
-	}{{"since", c.Since}, {"sample at", c.SampleTime}, {"held until", c.HeldUntil}} {
+	}{{"since", c.Since}, {"sample at", c.SampleTime}, {"kept until", c.KeptUntil}} {
 		if !part.at.IsZero() {
 			text += fmt.Sprintf(", %s %d s", part.name, int(part.at.Time().Sub(t0)/time.Second))
 		}
@@ -26,25 +26,25 @@ func showTotal(r *Result) string {
 }
 
 // TestTotalHasTheOutcomeAndTimesOfItsWorstPart: a part without a usable value decides. The oldest
-// sample and the earliest end of a hold count.
+// sample and the earliest end of a keep time count.
 func TestTotalHasTheOutcomeAndTimesOfItsWorstPart(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		a, b [3]Outcome // at 0, 210 and 240 s; a is held for 300 s and b for 100 s
+		a, b [3]Outcome // at 0, 210 and 240 s; a is kept for 300 s and b for 100 s
 		want string
 	}{
 		{"all fresh", [3]Outcome{}, [3]Outcome{}, "50 Scored (OK), sample at 240 s"},
-		{"a is held", [3]Outcome{OK, NaN, NaN}, [3]Outcome{}, "50 Held (NaN), since 210 s, sample at 0 s, held until 300 s"},
-		{"b is held", [3]Outcome{}, [3]Outcome{OK, OK, Stale}, "50 Held (Stale), since 240 s, sample at 210 s, held until 310 s"},
-		{"both are held, a ends first", [3]Outcome{OK, NaN, NaN}, [3]Outcome{OK, OK, Stale}, "50 Held (Stale), since 210 s, sample at 0 s, held until 300 s"},
-		{"both are held, b ends first", [3]Outcome{OK, OK, NaN}, [3]Outcome{OK, OK, Stale}, "50 Held (Stale), since 240 s, sample at 210 s, held until 310 s"},
+		{"a is kept", [3]Outcome{OK, NaN, NaN}, [3]Outcome{}, "50 Kept (NaN), since 210 s, sample at 0 s, kept until 300 s"},
+		{"b is kept", [3]Outcome{}, [3]Outcome{OK, OK, Stale}, "50 Kept (Stale), since 240 s, sample at 210 s, kept until 310 s"},
+		{"both are kept, a ends first", [3]Outcome{OK, NaN, NaN}, [3]Outcome{OK, OK, Stale}, "50 Kept (Stale), since 210 s, sample at 0 s, kept until 300 s"},
+		{"both are kept, b ends first", [3]Outcome{OK, OK, NaN}, [3]Outcome{OK, OK, Stale}, "50 Kept (Stale), since 240 s, sample at 210 s, kept until 310 s"},
 		{"a is fresh again", [3]Outcome{OK, NaN, OK}, [3]Outcome{}, "50 Scored (OK), sample at 240 s"},
-		{"a is held, the hold of b has ended", [3]Outcome{OK, OK, NaN}, [3]Outcome{OK, Stale, Stale}, "-100 Worst (Stale), since 210 s"},
+		{"a is kept, the keep time of b has ended", [3]Outcome{OK, OK, NaN}, [3]Outcome{OK, Stale, Stale}, "-100 Worst (Stale), since 210 s"},
 		{"a was never known", [3]Outcome{Failed, Failed, Failed}, [3]Outcome{}, "0 Omitted (Failed), since 0 s"},
 		{"a has no series, as accepted", [3]Outcome{Absent, Absent, Absent}, [3]Outcome{}, "50 Scored (None)"},
 		{"b has no series, as accepted", [3]Outcome{}, [3]Outcome{Absent, Absent, Absent}, "50 Scored (None)"},
-		{"a has no series, and b is held", [3]Outcome{Absent, Absent, Absent}, [3]Outcome{OK, OK, NaN}, "50 Held (NaN), since 240 s, held until 310 s"},
-		{"b has no series, and a is held", [3]Outcome{OK, OK, NaN}, [3]Outcome{Absent, Absent, Absent}, "50 Held (NaN), since 240 s, held until 510 s"},
+		{"a has no series, and b is kept", [3]Outcome{Absent, Absent, Absent}, [3]Outcome{OK, OK, NaN}, "50 Kept (NaN), since 240 s, kept until 310 s"},
+		{"b has no series, and a is kept", [3]Outcome{OK, OK, NaN}, [3]Outcome{Absent, Absent, Absent}, "50 Kept (NaN), since 240 s, kept until 510 s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, b, other := linear("a", "0", "10"), linear("b", "0", "10"), linear("other", "0", "10")

@@ -46,14 +46,14 @@ type State uint8
 // States of a score.
 const (
 	Scored  State = iota // computed from a value of this round
-	Held                 // no usable value; the last score is held
+	Kept                 // no usable value; the last score is kept
 	Vetoed               // below the minimum; published as Lowest
-	Worst                // no usable value after the hold; published as Lowest
-	Fixed                // no usable value after the hold; published as the fixed value
-	Omitted              // no usable value after the hold; not published
+	Worst                // no usable value after the keep time; published as Lowest
+	Fixed                // no usable value after the keep time; published as the fixed value
+	Omitted              // no usable value after the keep time; not published
 )
 
-var stateNames = [...]string{"Scored", "Held", "Vetoed", "Worst", "Fixed", "Omitted"}
+var stateNames = [...]string{"Scored", "Kept", "Vetoed", "Worst", "Fixed", "Omitted"}
 
 // String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
@@ -95,8 +95,8 @@ type Cell struct {
 	Since Instant
 	// SampleTime is the time of the last usable value.
 	SampleTime Instant
-	// HeldUntil is the end of the hold. It is zero if the score is not held.
-	HeldUntil Instant
+	// KeptUntil is the end of the keep time. It is zero if the score is not kept.
+	KeptUntil Instant
 
 	history history
 }
@@ -104,7 +104,7 @@ type Cell struct {
 // KnownPoints returns Points. ok is false if nothing is known about them.
 func (c *Cell) KnownPoints() (points float64, ok bool) {
 	// A total has no sample time if one of its parts has none, as missing.absent accepts.
-	hasValue := !c.SampleTime.IsZero() || c.State == Scored || c.State == Held
+	hasValue := !c.SampleTime.IsZero() || c.State == Scored || c.State == Kept
 	return c.Points, hasValue && !math.IsNaN(c.Points)
 }
 
@@ -124,7 +124,7 @@ type history struct {
 	skipDamping bool
 	// updated is the time of the last round with a usable value.
 	updated Instant
-	// seen is the time of the last usable value, also after the hold. After a restart, it is
+	// seen is the time of the last usable value, also after the keep time. After a restart, it is
 	// the time from which the value is missing.
 	seen Instant
 	// maybeSeen means that seen is from a restart, and that the cluster may never have had a value.
@@ -145,7 +145,7 @@ type Result struct {
 	// Cells of all clusters, row by row. Each row has one cell per name.
 	Cells []Cell
 	// Refused means that too few clusters have fresh values, and that scores from before are
-	// held. A refusal delays a fresh value at most until the hold of the score ends.
+	// kept. A refusal delays a fresh value at most until the keep time of the score ends.
 	Refused bool
 	// Fresh is the number of clusters with a usable value in this round, and Known the
 	// number of clusters that had one within 24 hours before. KnownFresh of the known
@@ -168,10 +168,10 @@ type Result struct {
 	nextChange Instant
 }
 
-// NextHoldEnd returns the earliest time at which a score changes without a new response: the
-// end of a hold, or of the delay of a cluster that joined while too few had fresh values. ok is
+// NextKeepEnd returns the earliest time at which a score changes without a new response: the
+// end of a keep time, or of the delay of a cluster that joined while too few had fresh values. ok is
 // false if there is none.
-func (r *Result) NextHoldEnd() (end time.Time, ok bool) {
+func (r *Result) NextKeepEnd() (end time.Time, ok bool) {
 	return r.nextChange.Time(), !r.nextChange.IsZero()
 }
 
@@ -197,7 +197,7 @@ func (r *Result) HadValue(cluster string, at time.Time) bool {
 }
 
 // SkipDamping returns a copy of the result for the next round after a change of the
-// policy. Points of the old policy are still held, but the next usable value applies at
+// policy. Points of the old policy are still kept, but the next usable value applies at
 // once instead of being damped from them.
 func (r *Result) SkipDamping() *Result {
 	changed := *r
