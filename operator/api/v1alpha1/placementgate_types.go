@@ -16,7 +16,7 @@ type PlacementGateSpec struct {
 	PlacementRef NamespacedReference `json:"placementRef"`
 	// MetricsSource that serves the gate's queries.
 	SourceRef LocalReference `json:"sourceRef"`
-	// Seconds between two query rounds while at least one workload waits. Default 15, from 1 to 3600.
+	// Seconds between two wake-ups while at least one workload waits. Default 15, from 1 to 3600.
 	// +kubebuilder:default=15
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600

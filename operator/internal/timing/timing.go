@@ -86,7 +86,7 @@ const (
 	// that may hold its copy.
 	MaxCopyWait = time.Minute
 	// ClusterRequestTTL is the time for which a workload's need of a cluster outside of the
-	// MultiKueueConfig counts. Waiting workloads renew it in each round.
+	// MultiKueueConfig counts. Waiting workloads renew it at each wake-up.
 	ClusterRequestTTL = 3 * time.Minute
 	// ConflictTTL is the time for which evidence of a conflicting dispatcher counts. Conflicts
 	// leave traces on single workloads, with pauses in between.
@@ -132,11 +132,11 @@ const (
 const (
 	// WakeTick is the resolution of the wait queue's clock.
 	WakeTick = 250 * time.Millisecond
-	// MinRoundGap is the minimum time between two rounds of one gate. The rounds of a gate
+	// MinWakeUpGap is the minimum time between two wake-ups of one gate. The wake-ups of a gate
 	// query the source.
-	MinRoundGap = time.Second
-	// SettlingRoundGap is the time between two rounds while samples are about to show a change.
-	SettlingRoundGap = 2 * time.Second
+	MinWakeUpGap = time.Second
+	// SettlingWakeUpGap is the time between two wake-ups while samples are about to show a change.
+	SettlingWakeUpGap = 2 * time.Second
 	// PendingListTTL is the time for which one list of queues and workloads serves every
 	// workload that may yield.
 	PendingListTTL = time.Second

@@ -140,7 +140,7 @@ func (e *Engine) endTurnOnPanic(workload types.NamespacedName) {
 	}
 }
 
-// wakeAfterHold requests a round for the workloads that a hold kept waiting, if the cluster is no longer held for
+// wakeAfterHold requests a wake-up for the workloads that a hold kept waiting, if the cluster is no longer held for
 // the workload.
 func (e *Engine) wakeAfterHold(workload types.NamespacedName, held string) {
 	if held != "" && e.Ledger.HeldFor(workload.String()) != held {

@@ -139,7 +139,7 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// Otherwise each waiting workload would write its status in every round.
+// Otherwise each waiting workload would write its status at every wake-up.
 func TestMessageDoesNotChangeWithTimeAlone(t *testing.T) {
 	candidates := []Candidate{cluster("cluster1", 0, 12, 6, 64), sampledBefore(cluster("cluster2", 4, 32, 8, 64), 200)}
 	first := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, rules(), 1, t0)

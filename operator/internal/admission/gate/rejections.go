@@ -74,7 +74,7 @@ type rejectionRow struct {
 	// message states the rejection, as a predicate that follows the cluster's name.
 	message func(v Verdict) string
 	// stableMessage replaces message in an admission check if message changes with time
-	// alone. Each waiting workload would otherwise write its check in every round.
+	// alone. Each waiting workload would otherwise write its check at every wake-up.
 	stableMessage func(v Verdict) string
 	// measured is true if the cluster's metrics prove a lack of room. Only if all clusters
 	// are rejected by such rows, a workload may be given up.

@@ -121,7 +121,7 @@ func TestWritesOfADecision(t *testing.T) {
 		record, check, event bool
 	}{
 		{"no room", func(*Situation) {}, noRoom, false, true, true},
-		{"queued for a round", func(*Situation) {}, queued, false, false, false},
+		{"queued for a wake-up", func(*Situation) {}, queued, false, false, false},
 		{"queued after the check was Ready", setCheck(kueue.CheckStateReady), queued, false, true, true},
 		{"no room again after the check was Ready", func(s *Situation) {
 			setCheck(kueue.CheckStateReady)(s)

@@ -277,7 +277,7 @@ func (s *Situation) WriteDecision(d gate.Decision, record dispatch.Record) []Wri
 		writes = s.writeClock(record)
 	}
 	old := *s.Check()
-	if d.Reason == gate.ReasonQueued && old.State == kueue.CheckStatePending { // lasts until the next round
+	if d.Reason == gate.ReasonQueued && old.State == kueue.CheckStatePending { // lasts until the next wake-up
 		return writes
 	}
 	if string(old.State) == string(d.State) && (old.Message == d.Message || d.State == gate.Ready) {

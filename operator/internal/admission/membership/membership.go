@@ -18,7 +18,7 @@ const (
 	MaxClusters = 20
 	// OrderGain is the lead in points that moves a cluster ahead of another.
 	OrderGain = 10
-	// SteadyRounds is the number of rounds for which a change must persist before it is applied.
+	// SteadyRounds is the number of gate rounds for which a change must persist before it is applied.
 	SteadyRounds = 2
 )
 
@@ -29,7 +29,7 @@ type Ranked struct {
 	Points gate.Number
 }
 
-// History is the memory of one configuration between rounds. The zero value is ready to use.
+// History is the memory of one configuration between gate rounds. The zero value is ready to use.
 type History struct {
 	undecidedSince map[string]time.Time
 	leavingSince   map[string]time.Time
@@ -39,7 +39,7 @@ type History struct {
 
 // Settings of a plan.
 type Settings struct {
-	// Period is the time between two rounds.
+	// Period is the time between two gate rounds.
 	Period time.Duration
 	// Ranked lists follow the points, for Kueue's incremental dispatcher, which nominates in
 	// the order of the list. Other lists are sorted by name when a cluster joins or leaves,
@@ -55,14 +55,14 @@ type Result struct {
 	// Truncated are decided clusters beyond MaxClusters.
 	Truncated []string
 	// Leaving are members that make room for a requested cluster if no job is sent to them
-	// within SteadyRounds periods, and those that leave in this round. No job may be sent to
+	// within SteadyRounds periods, and those that leave in this gate round. No job may be sent to
 	// them.
 	Leaving []string
-	// Pending is true if a change may be due in the next round, without any new event.
+	// Pending is true if a change may be due in the next gate round, without any new event.
 	Pending bool
 }
 
-// Plan returns the clusters of a MultiKueueConfig for this round:
+// Plan returns the clusters of a MultiKueueConfig for this gate round:
 //   - A decided cluster joins if the list has a free slot: requested ones first, then the best
 //     points.
 //   - If there is no free slot for a requested cluster, the member with the lowest points that is

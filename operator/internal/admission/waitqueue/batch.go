@@ -25,7 +25,7 @@ func (q *Queue) request(l *line, from time.Time) {
 }
 
 // admit makes requested lines due, up to maxDueLines of each namespace. The first ones are
-// those that have waited since an earlier round, and among them those that rank first.
+// those that have waited since an earlier wake-up, and among them those that rank first.
 func (q *Queue) admit(g *gateQueue) {
 	requested := map[string][]*line{}
 	for _, l := range g.lines {

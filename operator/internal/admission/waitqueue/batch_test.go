@@ -55,24 +55,24 @@ func TestManyLinesOfANamespaceDelayOthersLittle(t *testing.T) {
 	f.addIn("team", "other", time.Second)
 	f.run()
 	f.respond("")
-	for round := range 3 {
+	for wakeUp := range 3 {
 		f.now, f.decided = f.now.Add(10*time.Second), nil
-		f.StartRounds()
+		f.StartWakeUps()
 		if n := len(f.refreshes); n != maxDueLines+1 {
-			t.Fatalf("round %d requests %d refreshes at once, want %d", round, n, maxDueLines+1)
+			t.Fatalf("wake-up %d requests %d refreshes at once, want %d", wakeUp, n, maxDueLines+1)
 		}
 		if n := f.respond("other"); n == 0 || n > maxDueLines+1 {
-			t.Errorf("round %d: decided after %d refreshes, want at most %d", round, n, maxDueLines+1)
+			t.Errorf("wake-up %d: decided after %d refreshes, want at most %d", wakeUp, n, maxDueLines+1)
 		}
 		f.decided = slices.DeleteFunc(f.decided, func(name string) bool { return name == "other" })
 		if len(f.decided) != flood || !slices.IsSorted(f.decided) {
-			t.Errorf("round %d decided %d workloads of the large namespace, in order: %t", round, len(f.decided), slices.IsSorted(f.decided))
+			t.Errorf("wake-up %d decided %d workloads of the large namespace, in order: %t", wakeUp, len(f.decided), slices.IsSorted(f.decided))
 		}
 	}
 }
 
-// If a round takes longer than the period, lines that had no place yet come first in the next.
-func TestLinesWithoutAPlaceComeFirstInTheNextRound(t *testing.T) {
+// If a wake-up takes longer than the period, lines that had no place yet come first in the next.
+func TestLinesWithoutAPlaceComeFirstInTheNextWakeUp(t *testing.T) {
 	f := newFixture(10)
 	const lines = 3 * maxDueLines
 	for i := range lines {
@@ -82,7 +82,7 @@ func TestLinesWithoutAPlaceComeFirstInTheNextRound(t *testing.T) {
 	f.decided = nil
 	for range 6 {
 		f.now = f.now.Add(10 * time.Second)
-		f.StartRounds()
+		f.StartWakeUps()
 		f.mergeRefreshes()
 		for range maxDueLines / 2 { // the source responds to half a batch per period
 			r := f.refreshes[0]

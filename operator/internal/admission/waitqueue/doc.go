@@ -1,21 +1,21 @@
 // Package waitqueue wakes the workloads that wait at a gate, in the order in which the gate
 // decides them.
 //
-// A waiting workload has no timer of its own. The queue runs one round for each gate per
-// period, and an early round if something changed. An early round consists of the lines that might
-// use the changed devices. The time between two rounds of a gate is
+// A waiting workload has no timer of its own. The queue runs one wake-up of each gate per
+// period, and an early one if something changed. An early wake-up consists of the lines that might
+// use the changed devices. The time between two wake-ups of a gate is
 //
-//	timing.MinRoundGap        after MarkDirty and MarkFreed
-//	timing.SettlingRoundGap   after ExpectChanges, unless the period is shorter
+//	timing.MinWakeUpGap        after MarkDirty and MarkFreed
+//	timing.SettlingWakeUpGap   after ExpectChanges, unless the period is shorter
 //	periodSeconds             otherwise
 //
-// # A round
+// # A wake-up
 //
 // Workloads with the same registry.QueryKey and the same limits form a line. What the gate decides
 // for one of them also holds for the others, apart from their ranks: if the first of them fits
 // nowhere, neither do the others. Lines with one key share its results.
 //
-//  1. StartRounds requests results for every line of the gate. A line becomes due, and refresh
+//  1. StartWakeUps requests results for every line of the gate. A line becomes due, and refresh
 //     is called, as soon as its namespace has a place.
 //  2. The query cache refreshes the key's results and calls Refreshed.
 //  3. The queue wakes one workload of the gate at a time: the one that ranks first among the
@@ -24,7 +24,7 @@
 //  4. The workload is decided, and Decided ends its turn. If it was placed, its line stays due,
 //     and the next workload of the line may follow. If it waits on, the line is done.
 //
-// A round therefore wakes as many workloads as find room, and one more for each line.
+// A wake-up therefore decides as many workloads as find room, and one more for each line.
 //
 // # Namespaces
 //
@@ -37,16 +37,16 @@
 // # Outside of a turn
 //
 // Outside its turn, a workload may be placed only if no competing workload ranks before it:
-// see Preceding. Otherwise it waits for an early round.
+// see Preceding. Otherwise it waits for an early wake-up.
 //
 // # Which results wake a line
 //
 //	wakeFrom     Results older than this do not wake the line: they do not show the change
-//	             that caused the round.
+//	             that caused the wake-up.
 //	wakeBefore   The line is done once it was decided with results of this age or newer.
 //
-// Both are zero if the line is not due. Otherwise wakeFrom is not after wakeBefore. A round sets
-// wakeBefore to its start, and wakeFrom as well unless the line is due already. Rounds may start
-// faster than a slow source responds. The results of an earlier round then wake the line, and it
-// stays due until those of the latest round have.
+// Both are zero if the line is not due. Otherwise wakeFrom is not after wakeBefore. A wake-up sets
+// wakeBefore to its start, and wakeFrom as well unless the line is due already. Wake-ups may start
+// faster than a slow source responds. The results of an earlier wake-up then wake the line, and it
+// stays due until those of the latest wake-up have.
 package waitqueue

@@ -41,7 +41,7 @@ type lineKey struct {
 }
 
 // line holds the workloads of one lineKey. What one of them gets depends on its rank alone, so
-// each round decides only the first ones: while the first fits nowhere, neither do the others.
+// each wake-up decides only the first ones: while the first fits nowhere, neither do the others.
 type line struct {
 	key     lineKey
 	podSets []shape.PodSet
@@ -75,8 +75,8 @@ func (l *line) markDue(now time.Time) {
 // hasResults reports whether the line's results are new enough for a decision.
 func (l *line) hasResults() bool { return !l.resultsFrom.Before(l.wakeFrom) }
 
-// markServed records that the line was decided with its latest results. If a later round has
-// started since these were queried, the line stays due for the results of that round.
+// markServed records that the line was decided with its latest results. If a later wake-up has
+// started since these were queried, the line stays due for the results of that wake-up.
 func (l *line) markServed() {
 	if l.resultsFrom.Before(l.wakeBefore) {
 		l.wakeFrom = l.wakeBefore

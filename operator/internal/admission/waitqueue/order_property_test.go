@@ -92,7 +92,7 @@ func TestTurnsFollowTheOrderInAnySequence(t *testing.T) {
 				delete(waiting, name)
 			case 3:
 				f.now = f.now.Add(time.Duration(random.IntN(20)) * time.Second)
-				f.StartRounds()
+				f.StartWakeUps()
 			case 4, 5:
 				if n := len(f.refreshes); n > 0 {
 					i := random.IntN(n)
@@ -131,7 +131,7 @@ func (f *fixture) requireEnd(t *testing.T, waiting map[string]bool) {
 	t.Helper()
 	for range 20 * len(waiting) {
 		f.now = f.now.Add(15 * time.Second)
-		f.StartRounds()
+		f.StartWakeUps()
 		for _, r := range f.refreshes {
 			f.Refreshed(r.key, r.newerThan)
 		}
@@ -165,7 +165,7 @@ func TestOrderDoesNotDependOnTheArrival(t *testing.T) {
 		for _, e := range entries {
 			f.Add(e)
 		}
-		f.StartRounds()
+		f.StartWakeUps()
 		for _, l := range f.gateQueueOf().lines {
 			l.markDue(f.now)
 		}

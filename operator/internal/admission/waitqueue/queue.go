@@ -25,10 +25,10 @@ type Queue struct {
 	enqueue   func(types.NamespacedName)
 	workloads map[types.NamespacedName]*Entry
 	gates     map[string]*gateQueue
-	// dirty are, by gate, the devices that changed. Their lines get a round as soon as
-	// timing.MinRoundGap permits.
+	// dirty are, by gate, the devices that changed. Their lines get a wake-up as soon as
+	// timing.MinWakeUpGap permits.
 	dirty map[string]devices
-	// settling are, by gate, the devices for which rounds follow each other quickly.
+	// settling are, by gate, the devices for which wake-ups follow each other quickly.
 	settling map[string]settling
 }
 
@@ -44,8 +44,8 @@ type gateQueue struct {
 	lines   map[lineKey]*line
 	// lineCounts is the number of lines of each namespace.
 	lineCounts map[string]int
-	// lastRound of all lines, and last round of any.
-	lastRound, lastEarly time.Time
+	// lastWakeUp of all lines, and last wake-up of any.
+	lastWakeUp, lastEarly time.Time
 	// turn is the workload that was woken and is not decided yet, or noTurn.
 	turn types.NamespacedName
 	// batches is the number of batches so far.
@@ -71,7 +71,7 @@ func (q *Queue) SetEnqueuer(enqueue func(types.NamespacedName)) {
 }
 
 // Add adds or updates a workload. A workload that is new, or whose line has changed, is decided
-// once more with fresh results: at once, or in an early round if workloads rank before it. So
+// once more with fresh results: at once, or in an early wake-up if workloads rank before it. So
 // is a workload that has room and waits for its turn.
 func (q *Queue) Add(e Entry) {
 	q.mu.Lock()
@@ -102,7 +102,7 @@ func (q *Queue) Add(e Entry) {
 func (q *Queue) insert(e *Entry) *line {
 	g := q.gates[e.Key.Gate]
 	if g == nil {
-		g = &gateQueue{lines: map[lineKey]*line{}, lineCounts: map[string]int{}, lastRound: q.now(), lastEarly: q.now()}
+		g = &gateQueue{lines: map[lineKey]*line{}, lineCounts: map[string]int{}, lastWakeUp: q.now(), lastEarly: q.now()}
 		q.gates[e.Key.Gate] = g
 	}
 	l := g.lines[e.line()]
@@ -150,7 +150,7 @@ func (q *Queue) Remove(workload types.NamespacedName) {
 }
 
 // remove returns the gate that the workload waited for, or nil. The caller wakes its next workload.
-// remove does not correct the summary's Since. StartRounds does at its next tick.
+// remove does not correct the summary's Since. StartWakeUps does at its next tick.
 func (q *Queue) remove(workload types.NamespacedName) *gateQueue {
 	e, ok := q.workloads[workload]
 	if !ok {
@@ -179,11 +179,11 @@ func (q *Queue) remove(workload types.NamespacedName) *gateQueue {
 	return g
 }
 
-// MarkDirty requests an early round of gates because something changed that concerns all
+// MarkDirty requests an early wake-up of gates because something changed that concerns all
 // workloads.
 func (q *Queue) MarkDirty(gateNames ...string) { q.MarkFreed(nil, gateNames...) }
 
-// MarkFreed requests an early round for the workloads that might use devices which became free.
+// MarkFreed requests an early wake-up for the workloads that might use devices which became free.
 // nil stands for all devices.
 func (q *Queue) MarkFreed(freed []shape.PodSet, gateNames ...string) {
 	q.mu.Lock()
@@ -197,7 +197,7 @@ func (q *Queue) markDirty(gateName string, changed []shape.PodSet) {
 	q.dirty[gateName] = q.dirty[gateName].with(changed)
 }
 
-// ExpectChanges requests rounds in quick succession for a duration, within which the samples
+// ExpectChanges requests wake-ups in quick succession for a duration, within which the samples
 // will show workloads that have just started or ended. They concern the workloads that might use
 // the same devices; nil stands for all.
 func (q *Queue) ExpectChanges(d time.Duration, changing []shape.PodSet, gateNames ...string) {
@@ -214,17 +214,17 @@ func (q *Queue) ExpectChanges(d time.Duration, changing []shape.PodSet, gateName
 	}
 }
 
-// Start runs rounds until ctx ends. It implements manager.Runnable and runs on the leader
+// Start runs wake-ups until ctx ends. It implements manager.Runnable and runs on the leader
 // only.
 func (q *Queue) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(context.Context) { q.StartRounds() }, timing.WakeTick)
+	wait.UntilWithContext(ctx, func(context.Context) { q.StartWakeUps() }, timing.WakeTick)
 	return nil
 }
 
-// StartRounds starts a round of each due gate: its lines become due and their results are
-// refreshed, in batches if a namespace has many. An early round is one of the lines that a change
-// concerns. StartRounds also updates the wait summaries of all gates.
-func (q *Queue) StartRounds() {
+// StartWakeUps starts a wake-up of each due gate: its lines become due and their results are
+// refreshed, in batches if a namespace has many. An early wake-up is one of the lines that a change
+// concerns. StartWakeUps also updates the wait summaries of all gates.
+func (q *Queue) StartWakeUps() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
@@ -238,14 +238,14 @@ func (q *Queue) StartRounds() {
 		q.registry.SetWaiting(name, g.summary)
 		if due := q.dueDevices(name, g, now); !due.isEmpty() {
 			delete(q.dirty, name)
-			q.startRound(g, due, now)
+			q.startWakeUp(g, due, now)
 		}
 		q.wakeNext(g) // ranks change with time
 	}
 }
 
-// startRound starts a round of the lines that a change concerns.
-func (q *Queue) startRound(g *gateQueue, due devices, now time.Time) {
+// startWakeUp starts a wake-up of the lines that a change concerns.
+func (q *Queue) startWakeUp(g *gateQueue, due devices, now time.Time) {
 	g.lastEarly = now
 	isFull := true
 	for _, l := range g.byRank(now) {
@@ -257,7 +257,7 @@ func (q *Queue) startRound(g *gateQueue, due devices, now time.Time) {
 	}
 	q.admit(g)
 	if isFull {
-		g.lastRound = now
+		g.lastWakeUp = now
 	}
 }
 
@@ -272,21 +272,21 @@ func (g *gateQueue) byRank(now time.Time) []*line {
 	})
 }
 
-// dueDevices returns the devices whose lines get a round now.
+// dueDevices returns the devices whose lines get a wake-up now.
 func (q *Queue) dueDevices(gateName string, g *gateQueue, now time.Time) devices {
 	period := timing.DefaultPeriod
 	if known, ok := q.registry.Get(gateName); ok {
 		period = timing.Seconds(known.Spec.PeriodSeconds, period)
 	}
-	if now.Sub(g.lastRound) >= period {
+	if now.Sub(g.lastWakeUp) >= period {
 		return devices{all: true}
 	}
 	var due devices
 	gap := now.Sub(g.lastEarly)
-	if changed, isDirty := q.dirty[gateName]; isDirty && gap >= timing.MinRoundGap {
+	if changed, isDirty := q.dirty[gateName]; isDirty && gap >= timing.MinWakeUpGap {
 		due = due.and(changed)
 	}
-	if s, ok := q.settling[gateName]; ok && gap >= timing.SettlingRoundGap && g.lastEarly.Before(s.until) {
+	if s, ok := q.settling[gateName]; ok && gap >= timing.SettlingWakeUpGap && g.lastEarly.Before(s.until) {
 		due = due.and(s.devices)
 	}
 	return due

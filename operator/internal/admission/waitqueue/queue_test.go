@@ -14,7 +14,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
-func TestRoundsWakeTheFirstOfEachLine(t *testing.T) {
+func TestWakeUpsDecideTheFirstOfEachLine(t *testing.T) {
 	f := newFixture(10)
 	f.add("small", "a", 0, time.Second)
 	f.add("small", "b", 0, time.Minute)
@@ -24,7 +24,7 @@ func TestRoundsWakeTheFirstOfEachLine(t *testing.T) {
 		t.Errorf("summary %+v, want %+v", got, want)
 	}
 	f.now = f.now.Add(time.Second)
-	f.StartRounds()
+	f.StartWakeUps()
 	f.run()
 	for _, step := range []struct {
 		name   string
@@ -32,17 +32,17 @@ func TestRoundsWakeTheFirstOfEachLine(t *testing.T) {
 		wait   time.Duration
 		want   []string
 	}{
-		{name: "no round within the period", wait: 9 * time.Second},
-		{name: "one round after the period", wait: time.Second, want: []string{"b", "c"}},
-		{name: "a change too soon after a round", change: func() { f.MarkDirty("gpu") }, wait: 500 * time.Millisecond},
-		{name: "the round follows later", wait: 500 * time.Millisecond, want: []string{"b", "c"}},
+		{name: "no wake-up within the period", wait: 9 * time.Second},
+		{name: "one wake-up after the period", wait: time.Second, want: []string{"b", "c"}},
+		{name: "a change too soon after a wake-up", change: func() { f.MarkDirty("gpu") }, wait: 500 * time.Millisecond},
+		{name: "the wake-up follows later", wait: 500 * time.Millisecond, want: []string{"b", "c"}},
 		{name: "a change of several gates", change: func() { f.MarkDirty("other", "gpu"); f.Remove(workload("b")) }, wait: time.Second, want: []string{"a", "c"}},
 		{name: "a change of another gate", change: func() { f.MarkDirty("other") }, wait: 2 * time.Second},
-		{name: "an early round while changes are expected", change: func() { f.ExpectChanges(3*time.Second, nil, "gpu") }, wait: 2 * time.Second, want: []string{"a", "c"}},
-		{name: "no round within the settling gap", wait: time.Second},
-		{name: "the last early round", wait: time.Second, want: []string{"a", "c"}},
-		{name: "no early round after that", wait: 2 * time.Second},
-		{name: "no early round while changes of another gate are expected", change: func() { f.ExpectChanges(time.Minute, nil, "other") }, wait: 2 * time.Second},
+		{name: "an early wake-up while changes are expected", change: func() { f.ExpectChanges(3*time.Second, nil, "gpu") }, wait: 2 * time.Second, want: []string{"a", "c"}},
+		{name: "no wake-up within the settling gap", wait: time.Second},
+		{name: "the last early wake-up", wait: time.Second, want: []string{"a", "c"}},
+		{name: "no early wake-up after that", wait: 2 * time.Second},
+		{name: "no early wake-up while changes of another gate are expected", change: func() { f.ExpectChanges(time.Minute, nil, "other") }, wait: 2 * time.Second},
 		{name: "no workload waits", change: func() { f.Remove(workload("a")); f.Remove(workload("c")) }, wait: time.Minute},
 	} {
 		t.Run(step.name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestRoundsWakeTheFirstOfEachLine(t *testing.T) {
 				step.change()
 			}
 			f.now, f.decided = f.now.Add(step.wait), nil
-			f.StartRounds()
+			f.StartWakeUps()
 			if len(f.woken) > 0 {
 				t.Errorf("%v woken before the results are refreshed", f.woken)
 			}
@@ -69,7 +69,7 @@ func TestRoundsWakeTheFirstOfEachLine(t *testing.T) {
 }
 
 // Devices that become free concern the workloads that might use them. The others cost no query
-// until the period is over, and early rounds do not delay that.
+// until the period is over, and early wake-ups do not delay that.
 func TestFreedDevicesConcernTheirLines(t *testing.T) {
 	freed := func(model string) []shape.PodSet {
 		return []shape.PodSet{{Resource: "nvidia.com/gpu", Model: model, DevicesPerPod: 8, Pods: 1}}
@@ -81,7 +81,7 @@ func TestFreedDevicesConcernTheirLines(t *testing.T) {
 	f.addFor("NVIDIA-A100", "a100", "d", 0, time.Second)
 	f.now = f.now.Add(time.Second)
 	f.MarkDirty("gpu")
-	f.StartRounds()
+	f.StartWakeUps()
 	f.run()
 	for _, step := range []struct {
 		name   string
@@ -101,7 +101,7 @@ func TestFreedDevicesConcernTheirLines(t *testing.T) {
 				step.change()
 			}
 			f.now, f.decided = f.now.Add(step.wait), nil
-			f.StartRounds()
+			f.StartWakeUps()
 			if n := len(f.refreshes); n != len(step.want) {
 				t.Errorf("%d refreshes, want %d", n, len(step.want))
 			}
@@ -114,9 +114,9 @@ func TestFreedDevicesConcernTheirLines(t *testing.T) {
 	}
 }
 
-// A round decides in the order of priority, then of waiting time, over all lines. It wakes as
+// A wake-up decides in the order of priority, then of waiting time, over all lines. It wakes as
 // many workloads of a line as find room, and one more.
-func TestRoundDecidesInOrder(t *testing.T) {
+func TestWakeUpDecidesInOrder(t *testing.T) {
 	f := newFixture(10)
 	for i := range 20 {
 		f.add("small", fmt.Sprintf("old-%02d", i), 1, time.Hour-time.Duration(i)*time.Second)
@@ -126,7 +126,7 @@ func TestRoundDecidesInOrder(t *testing.T) {
 	f.add("other queue", "oldest", 1, 2*time.Hour)
 	f.room = map[string]int{"small": 3}
 	f.now = f.now.Add(time.Second)
-	f.StartRounds()
+	f.StartWakeUps()
 	f.run()
 	if diff := cmp.Diff([]string{"urgent", "later", "oldest", "old-00", "old-01", "old-02"}, f.decided); diff != "" {
 		t.Errorf("decided (-want +got):\n%s", diff)
@@ -138,7 +138,7 @@ func TestAgedWorkloadComesFirst(t *testing.T) {
 	f.add("small", "urgent", 1000, time.Minute)
 	f.add("small", "aged", 1, 5*time.Hour)
 	f.now = f.now.Add(time.Second)
-	f.StartRounds()
+	f.StartWakeUps()
 	f.run()
 	if len(f.decided) != 1 || f.decided[0] != "aged" {
 		t.Errorf("decided %v, want the aged workload", f.decided)
@@ -154,7 +154,7 @@ func TestLineWaitsForResultsOfTheLineBefore(t *testing.T) {
 	f.addFor("NVIDIA-L4", "l4", "elsewhere", 1, time.Second)
 	f.now = f.now.Add(time.Second)
 	f.MarkDirty("gpu")
-	f.StartRounds()
+	f.StartWakeUps()
 	f.Refreshed(key("small"), f.now)
 	f.Refreshed(key("l4"), f.now)
 	f.decideWoken()
@@ -194,7 +194,7 @@ func TestPreceding(t *testing.T) {
 }
 
 // A workload with the turn that is deleted, cannot be decided, or moves to another gate does
-// not stop the round.
+// not stop the wake-up.
 func TestTurnEnds(t *testing.T) {
 	for name, end := range map[string]func(f *fixture){
 		"removed":           func(f *fixture) { f.Remove(workload("first")) },
@@ -207,7 +207,7 @@ func TestTurnEnds(t *testing.T) {
 			f.add("b", "second", 1, time.Second)
 			f.now = f.now.Add(time.Second)
 			f.MarkDirty("gpu")
-			f.StartRounds()
+			f.StartWakeUps()
 			f.Refreshed(key("a"), f.now)
 			f.Refreshed(key("b"), f.now)
 			if len(f.woken) != 1 || f.HasTurn(workload("second")) {
@@ -232,7 +232,7 @@ func TestChangedOutcomeWakesTheLine(t *testing.T) {
 		want    int
 	}{{"NoRoom", 1}, {"NoRoom", 1}, {"StaleSamples", 3}, {"StaleSamples", 1}} {
 		f.now, f.outcome, f.decided = f.now.Add(10*time.Second), tc.outcome, nil
-		f.StartRounds()
+		f.StartWakeUps()
 		f.run()
 		if len(f.decided) != tc.want {
 			t.Errorf("%s: decided %v, want %d", tc.outcome, f.decided, tc.want)
@@ -240,9 +240,9 @@ func TestChangedOutcomeWakesTheLine(t *testing.T) {
 	}
 }
 
-// Rounds may start faster than a source responds. The results of the first round wake the
-// line, and those of the last round wake it again.
-func TestRefreshedWakesDuringFastRounds(t *testing.T) {
+// Wake-ups may start faster than a source responds. The results of the first wake-up wake the
+// line, and those of the last wake-up wake it again.
+func TestRefreshedWakesDuringFastWakeUps(t *testing.T) {
 	f := newFixture(0)
 	f.add("", "a", 0, 0)
 	f.run()
@@ -250,10 +250,10 @@ func TestRefreshedWakesDuringFastRounds(t *testing.T) {
 	for range 3 {
 		f.now = f.now.Add(time.Second)
 		f.MarkDirty("gpu")
-		f.StartRounds()
+		f.StartWakeUps()
 	}
 	if len(f.refreshes) != 3 {
-		t.Fatalf("%d rounds, want 3", len(f.refreshes))
+		t.Fatalf("%d wake-ups, want 3", len(f.refreshes))
 	}
 	first, last := f.refreshes[0].newerThan, f.refreshes[2].newerThan
 	for _, tc := range []struct {
@@ -276,7 +276,7 @@ func TestLimitsSeparateLines(t *testing.T) {
 	f.add("a", "second", 0, time.Minute)
 	f.add("a", "third", 0, time.Second)
 	f.now = f.now.Add(10 * time.Second)
-	f.StartRounds()
+	f.StartWakeUps()
 	f.run()
 	if want := []string{"restricted", "second"}; !slices.Equal(f.decided, want) {
 		t.Errorf("decided %q, want the first of each line: %q", f.decided, want)
@@ -302,7 +302,7 @@ func TestAddRefreshesANewKey(t *testing.T) {
 	}
 }
 
-// Expected changes make rounds more frequent, never less frequent.
+// Expected changes make wake-ups more frequent, never less frequent.
 func TestExpectChangesKeepsAShorterPeriod(t *testing.T) {
 	f := newFixture(1)
 	f.add("", "a", 0, 0)
@@ -310,15 +310,15 @@ func TestExpectChangesKeepsAShorterPeriod(t *testing.T) {
 	f.ExpectChanges(time.Minute, nil, "gpu")
 	for range 4 {
 		f.now = f.now.Add(time.Second)
-		f.StartRounds()
+		f.StartWakeUps()
 	}
 	if got := len(f.refreshes); got != 4 {
-		t.Errorf("%d rounds in 4 s with a period of 1 s, want 4", got)
+		t.Errorf("%d wake-ups in 4 s with a period of 1 s, want 4", got)
 	}
 }
 
-// BenchmarkRound measures a round over 10,000 waiting workloads in 100 lines.
-func BenchmarkRound(b *testing.B) {
+// BenchmarkWakeUp measures a wake-up over 10,000 waiting workloads in 100 lines.
+func BenchmarkWakeUp(b *testing.B) {
 	f := newFixture(1)
 	for i := range 10000 {
 		f.add(strconv.Itoa(i%100), strconv.Itoa(i), int32(i%7), time.Duration(i)*time.Second)
@@ -326,10 +326,10 @@ func BenchmarkRound(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		f.now, f.decided = f.now.Add(time.Second), nil
-		f.StartRounds()
+		f.StartWakeUps()
 		f.run()
 	}
-	b.ReportMetric(float64(len(f.decided)), "wake-ups/round")
+	b.ReportMetric(float64(len(f.decided)), "decisions/wake-up")
 }
 
 // BenchmarkAdd measures the update of one of many waiting workloads.
@@ -356,7 +356,7 @@ func TestWorkloadThatLeavesDelaysNoOther(t *testing.T) {
 	f.add("fast", "second", 1, time.Second)
 	f.now = f.now.Add(time.Second)
 	f.MarkDirty("gpu")
-	f.StartRounds()
+	f.StartWakeUps()
 	f.Refreshed(key("fast"), f.now)
 	if len(f.woken) > 0 {
 		t.Fatalf("woken %v before the results of the first", f.woken)

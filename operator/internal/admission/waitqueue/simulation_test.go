@@ -179,7 +179,7 @@ func (s *simulation) startSent() {
 type gateStrategy struct {
 	hold      gate.HoldRules
 	durations bool // known to the gate
-	// inOrder is false for the gate before it had an order: every round decides every waiting
+	// inOrder is false for the gate before it had an order: every wake-up decides every waiting
 	// job, in random order.
 	inOrder bool
 
@@ -247,7 +247,7 @@ func (g *gateStrategy) tick(s *simulation) {
 		}
 		return
 	}
-	g.queue.StartRounds()
+	g.queue.StartWakeUps()
 	for len(g.refreshes) > 0 || len(g.woken) > 0 {
 		refreshes, woken := g.refreshes, g.woken
 		g.refreshes, g.woken = nil, nil

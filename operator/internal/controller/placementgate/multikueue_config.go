@@ -38,7 +38,7 @@ type configuration struct {
 	change []clusterChange
 }
 
-// minMembershipPeriod is the shortest time between two rounds of a membership plan. A cluster
+// minMembershipPeriod is the shortest time between two gate rounds. A cluster
 // without workloads leaves after SteadyRounds of them: until then, Kueue must have removed the
 // copies that a workload left there when it lost its quota.
 const minMembershipPeriod = (timing.CopyCleanup + timing.MaxCacheLag) / membership.SteadyRounds

@@ -148,12 +148,12 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 					t.Errorf("%d devices reserved beside a sample of %s later, want %d", got, after, want)
 				}
 			}
-			for _, after := range []time.Duration{timing.MinRoundGap, timing.SettlingRoundGap} {
+			for _, after := range []time.Duration{timing.MinWakeUpGap, timing.SettlingWakeUpGap} {
 				b.clock.add(after)
-				b.engine.Waiting.StartRounds()
+				b.engine.Waiting.StartWakeUps()
 			}
-			if rounds := b.refreshes; rounds != 2 {
-				t.Errorf("%d rounds, want one at once and one while samples come to show the change", rounds)
+			if wakeUps := b.refreshes; wakeUps != 2 {
+				t.Errorf("%d wake-ups, want one at once and one while samples come to show the change", wakeUps)
 			}
 		})
 	}

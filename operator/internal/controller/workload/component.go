@@ -72,7 +72,7 @@ func (r *Reconciler) otherComponents(ctx context.Context, obj client.Object) []r
 	}
 	job, err := r.listJob(ctx, wl)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Listing components failed; they see the cluster in their next round", "workload", client.ObjectKeyFromObject(obj))
+		log.FromContext(ctx).Error(err, "Listing components failed; they see the cluster at their next wake-up", "workload", client.ObjectKeyFromObject(obj))
 		return nil
 	}
 	var requests []reconcile.Request

@@ -53,7 +53,7 @@ func TestNoHoldForComponentsWithoutQuota(t *testing.T) {
 	b.clock.add(10 * time.Minute)
 	b.createReplicasWithQuota(2, 1)
 	b.reconcile()
-	b.round()
+	b.wakeUp()
 	b.expectHolds()
 	b.submit("next", 2, 0, 9*time.Minute)
 	b.expectHolds("cluster1 team-a/next")
@@ -61,7 +61,7 @@ func TestNoHoldForComponentsWithoutQuota(t *testing.T) {
 	b.update(func(wl *kueue.Workload) { wl.Status = fixture.Replica(1).Status })
 	b.selectReplica(0)
 	b.reconcile()
-	b.round()
+	b.wakeUp()
 	b.expectHolds("cluster1 team-a/serve-0")
 }
 
@@ -123,7 +123,7 @@ func TestPrimaryWaitsBrieflyForTheQuotaOfItsJob(t *testing.T) {
 				b.selectReplica(1)
 				b.update(func(wl *kueue.Workload) { wl.Status = fixture.Replica(1).Status })
 			}
-			b.engine.Waiting.StartRounds() // the early round
+			b.engine.Waiting.StartWakeUps() // the early wake-up
 			for _, key := range b.refreshed {
 				b.engine.Waiting.Refreshed(key, b.now())
 			}

@@ -29,7 +29,7 @@ func newHoldBench(t *testing.T, mode v1alpha1.HoldMode) *bench {
 	return b
 }
 
-// submit stores a workload of the MultiKueue queue and runs a round.
+// submit stores a workload of the MultiKueue queue and runs a wake-up.
 func (b *bench) submit(name string, pods, priority int32, waited time.Duration) {
 	b.t.Helper()
 	b.submitChanged(name, pods, priority, waited, func(*kueue.Workload) {})
@@ -44,17 +44,17 @@ func (b *bench) submitChanged(name string, pods, priority int32, waited time.Dur
 	change(wl)
 	b.create(wl)
 	b.reconcile()
-	b.round()
+	b.wakeUp()
 	b.key.Name = name
 }
 
-// round lets a period pass and decides the waiting workloads in the order of the wait queue.
-func (b *bench) round() {
+// wakeUp lets a period pass and decides the waiting workloads in the order of the wait queue.
+func (b *bench) wakeUp() {
 	b.t.Helper()
 	b.clock.add(timing.DefaultPeriod)
 	b.cache = b.newCache() // the queue's refresh would replace every result
 	b.woken, b.refreshes = nil, 0
-	b.engine.Waiting.StartRounds()
+	b.engine.Waiting.StartWakeUps()
 	for _, key := range b.refreshed[len(b.refreshed)-b.refreshes:] {
 		b.engine.Waiting.Refreshed(key, b.now())
 	}
@@ -94,7 +94,7 @@ func TestHoldIsReportedUntilTheWorkloadHasAPlace(t *testing.T) {
 	if e, err := b.Explain(t.Context(), b.key); err != nil || e.Decision.Hold == nil || e.Decision.Hold.Cluster != "cluster1" {
 		t.Errorf("explained %+v, %v, want a hold on cluster1", e, err)
 	}
-	b.round()
+	b.wakeUp()
 	if events := b.events(); len(events) > 0 {
 		t.Errorf("the hold goes on, but there are new events: %q", events)
 	}
@@ -114,7 +114,7 @@ plimsoll_gate_hold_seconds{cluster="cluster1",gate="gpu",mode="enforce"} 30
 	}
 
 	b.room(map[string]float64{"cluster1": 3, "cluster2": 0})
-	b.round()
+	b.wakeUp()
 	b.key.Name = "big"
 	if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster1"}) {
 		t.Errorf("big is nominated to %v, want the held cluster1", got)
@@ -124,7 +124,7 @@ plimsoll_gate_hold_seconds{cluster="cluster1",gate="gpu",mode="enforce"} 30
 		t.Error("the metric outlives the hold")
 	}
 	b.room(map[string]float64{"cluster1": 4, "cluster2": 0})
-	b.round()
+	b.wakeUp()
 	b.key.Name = "small"
 	if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster1"}) {
 		t.Errorf("small is nominated to %v after the hold, want cluster1", got)
@@ -159,18 +159,18 @@ func TestHoldEndsWithTheWait(t *testing.T) {
 			b.room(map[string]float64{"cluster1": 2, "cluster2": 0})
 			b.submit("small", 1, 0, 0)
 			b.expectHolds("cluster1 team-a/big")
-			b.clock.add(timing.MinRoundGap)
-			b.engine.Waiting.StartRounds()
+			b.clock.add(timing.MinWakeUpGap)
+			b.engine.Waiting.StartWakeUps()
 			b.key.Name = "big"
 			tc.end(b)
-			b.clock.add(timing.MinRoundGap)
+			b.clock.add(timing.MinWakeUpGap)
 			b.cache = b.newCache() // forgets the results
 			b.reconcile()
 			b.expectHolds()
 			b.refreshes = 0
-			b.clock.add(timing.MinRoundGap)
-			if b.engine.Waiting.StartRounds(); b.refreshes == 0 {
-				t.Error("no round for the workloads that the hold kept waiting")
+			b.clock.add(timing.MinWakeUpGap)
+			if b.engine.Waiting.StartWakeUps(); b.refreshes == 0 {
+				t.Error("no wake-up for the workloads that the hold kept waiting")
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func TestOneHoldPerGateAndDevices(t *testing.T) {
 	}
 	b.submit("urgent", 6, 100, 6*time.Minute)
 	b.expectHolds("cluster2 team-a/urgent")
-	b.round()
+	b.wakeUp()
 	b.expectHolds("cluster2 team-a/urgent")
 }
 
@@ -216,7 +216,7 @@ func TestNoHoldWhileAnotherCheckIsAwaited(t *testing.T) {
 	b.key.Name = "big"
 	b.update(func(wl *kueue.Workload) { kueuestate.FindCheck(wl, "trial").State = kueue.CheckStateReady })
 	b.reconcile()
-	b.round()
+	b.wakeUp()
 	b.expectHolds("cluster1 team-a/big")
 }
 
@@ -228,7 +228,7 @@ func TestWorkloadThatAwaitsACheckDoesNotStopHolds(t *testing.T) {
 	})
 	b.submit("next", 3, 0, 4*time.Minute)
 	for range 3 {
-		b.round()
+		b.wakeUp()
 	}
 	b.expectHolds("cluster1 team-a/next")
 }

@@ -50,7 +50,7 @@ func TestRestrictedWorkloadDoesNotStopOthers(t *testing.T) {
 				b.reconcile()
 			}
 			b.room(onlyCluster2)
-			b.round()
+			b.wakeUp()
 			b.key.Name = "free"
 			if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster2"}) {
 				t.Errorf("nominated %v, want cluster2; check %q", got, b.check().Message)
@@ -74,7 +74,7 @@ func TestWaitForACopyDoesNotStopOthers(t *testing.T) {
 	b.withLostQuota(false, "", fixture.Noon)
 	b.reconcile() // the quota is reserved again
 	b.room(onlyCluster2)
-	b.round()
+	b.wakeUp()
 	b.key.Name = "job"
 	if got := b.check().Message; !strings.Contains(got, "its last copy on cluster1") {
 		t.Fatalf("check %q, want a wait for the last copy", got)

@@ -61,7 +61,7 @@ func TestPanicEndsTheTurn(t *testing.T) {
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	b.clock.add(timing.DefaultPeriod)
-	b.engine.Waiting.StartRounds()
+	b.engine.Waiting.StartWakeUps()
 	for _, key := range b.refreshed {
 		b.engine.Waiting.Refreshed(key, b.now())
 	}

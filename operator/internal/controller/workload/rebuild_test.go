@@ -159,7 +159,7 @@ func TestRebuiltOrder(t *testing.T) {
 			if got := b.workload().Status.NominatedClusterNames; len(got) > 0 {
 				t.Fatalf("small was sent to %v before the larger job was decided", got)
 			}
-			b.round()
+			b.wakeUp()
 			b.expectHolds("cluster1 team-a/big")
 		})
 	}

@@ -57,7 +57,7 @@ func TestWorkloadRequestsAClusterOutsideTheConfiguration(t *testing.T) {
 			b.configure("cluster1", "cluster2", "cluster3")
 			b.connect("cluster3", b.now())
 			b.putGate(func(g *registry.Gate) { g.Clusters[0].Leaving = false })
-			b.round()
+			b.wakeUp()
 			if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, tc.requested) {
 				t.Errorf("nominated %v, want %v", got, tc.requested)
 			}

@@ -290,9 +290,9 @@ func (h *scaleHub) fill() {
 
 // endJob frees devices of a resource on one cluster.
 func (h *scaleHub) endJob(resource string) {
-	h.clock.add(timing.MinRoundGap)
+	h.clock.add(timing.MinWakeUpGap)
 	h.engine.Waiting.MarkFreed([]shape.PodSet{{Resource: resource, DevicesPerPod: 8, Pods: 1}}, h.engine.Registry.GatesOf("cluster-0")...)
-	h.engine.Waiting.StartRounds()
+	h.engine.Waiting.StartWakeUps()
 }
 
 // idle waits until no workload is woken any more. Another program may have the processor for a
@@ -341,9 +341,9 @@ func BenchmarkScale(b *testing.B) {
 				h.woken <- client.ObjectKeyFromObject(wl)
 			}
 		}},
-		{"round", func() {
+		{"wake-up", func() {
 			h.clock.add(timing.DefaultPeriod)
-			h.engine.Waiting.StartRounds()
+			h.engine.Waiting.StartWakeUps()
 		}},
 		{"job ends", func() { h.endJob("nvidia.com/gpu") }},
 		{"job with other devices ends", func() { h.endJob("google.com/tpu") }},
@@ -359,8 +359,8 @@ func BenchmarkScale(b *testing.B) {
 			for _, request := range h.unplacedWorkloads(context.Background(), cluster) {
 				h.woken <- request.NamespacedName
 			}
-			h.clock.add(timing.MinRoundGap)
-			h.engine.Waiting.StartRounds()
+			h.clock.add(timing.MinWakeUpGap)
+			h.engine.Waiting.StartWakeUps()
 		}},
 	} {
 		b.Run(tc.name, func(b *testing.B) { h.measure(b, before, tc.event) })
@@ -387,7 +387,7 @@ func (h *scaleHub) measure(b *testing.B, heapBefore float64, event func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkGates measures the arrival of all workloads and a round of every gate, for hubs of
+// BenchmarkGates measures the arrival of all workloads and a wake-up of every gate, for hubs of
 // different sizes.
 func BenchmarkGates(b *testing.B) {
 	log.SetLogger(logr.Discard())
@@ -407,10 +407,10 @@ func BenchmarkGates(b *testing.B) {
 					}
 				})
 			})
-			b.Run("round", func(b *testing.B) {
+			b.Run("wake-up", func(b *testing.B) {
 				h.measure(b, before, func() {
 					h.clock.add(timing.DefaultPeriod)
-					h.engine.Waiting.StartRounds()
+					h.engine.Waiting.StartWakeUps()
 				})
 			})
 			runtime.KeepAlive(h)

@@ -35,11 +35,11 @@ func unplacedChecks(obj client.Object) []string {
 }
 
 // unplacedWorkloads are the workloads that a change of an AdmissionCheck, of a MultiKueueConfig or of
-// one of its clusters concerns. Those that wait at a gate are decided by an early round instead.
+// one of its clusters concerns. Those that wait at a gate are decided by an early wake-up instead.
 func (r *Reconciler) unplacedWorkloads(ctx context.Context, changed client.Object) []reconcile.Request {
 	requests, err := r.listUnplaced(ctx, changed)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Listing workloads failed; waiting workloads see the change in their next round", "changed", changed.GetName())
+		log.FromContext(ctx).Error(err, "Listing workloads failed; waiting workloads see the change at their next wake-up", "changed", changed.GetName())
 	}
 	return requests
 }
@@ -60,7 +60,7 @@ func (r *Reconciler) listUnplaced(ctx context.Context, changed client.Object) ([
 		own, isOwn := kueuestate.GateOf(check)
 		for j := range workloads.Items {
 			key := client.ObjectKeyFromObject(&workloads.Items[j])
-			// A round of another gate than that of the check does not decide the workload.
+			// A wake-up of another gate than that of the check does not decide the workload.
 			if gate := r.engine.Waiting.GateOf(key); gate != "" && (!isOwn || gate == own) {
 				gates[gate] = true
 				continue

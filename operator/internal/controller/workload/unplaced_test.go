@@ -52,28 +52,28 @@ func TestChangedClustersWakeTheirWorkloads(t *testing.T) {
 	}
 }
 
-// Workloads that wait at a gate are decided in its order, by an early round: 10,000 of them cost no
+// Workloads that wait at a gate are decided in its order, by an early wake-up: 10,000 of them cost no
 // more than the first of each line.
-func TestChangedClustersStartARoundForWaitingWorkloads(t *testing.T) {
+func TestChangedClustersWakeWaitingWorkloads(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(nil)
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
-	b.round()
+	b.wakeUp()
 	if requests := b.unplacedWorkloads(t.Context(), &kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster2"}}); len(requests) > 0 {
-		t.Errorf("woke %v outside of a round", requests)
+		t.Errorf("woke %v outside of a wake-up", requests)
 	}
 	check := admissionCheck("plimsoll", v1alpha1.ControllerName, v1alpha1.GroupVersion.Group, "PlacementGate")
 	if requests := b.unplacedWorkloads(t.Context(), check); len(requests) > 0 {
-		t.Errorf("a change of the check woke %v outside of a round", requests)
+		t.Errorf("a change of the check woke %v outside of a wake-up", requests)
 	}
 	check.Spec.Parameters.Name = "another"
 	if requests := b.unplacedWorkloads(t.Context(), check); len(requests) != 1 {
-		t.Errorf("a check that names another gate woke %v, want the workload: no round of that gate has it", requests)
+		t.Errorf("a check that names another gate woke %v, want the workload: no wake-up of that gate has it", requests)
 	}
-	b.clock.add(timing.MinRoundGap)
+	b.clock.add(timing.MinWakeUpGap)
 	b.refreshes = 0
-	if b.engine.Waiting.StartRounds(); b.refreshes != 1 {
+	if b.engine.Waiting.StartWakeUps(); b.refreshes != 1 {
 		t.Errorf("%d refreshes, want one for the line", b.refreshes)
 	}
 }

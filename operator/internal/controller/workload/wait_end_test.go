@@ -49,9 +49,9 @@ func TestNothingWaitsWithoutTheCheck(t *testing.T) {
 				t.Fatalf("%d workloads wait, want 10", n)
 			}
 			tc.remove(b)
-			b.round()
+			b.wakeUp()
 			if n := b.engine.Registry.TotalWaiting(); n != 0 {
-				t.Errorf("%d workloads still wait a round later", n)
+				t.Errorf("%d workloads still wait a wake-up later", n)
 			}
 		})
 	}
