@@ -71,7 +71,7 @@ var wings = []row{
 // pure are the packages below operator/internal without I/O: they do not depend on clients, send no requests, and get
 // the time as an argument. Kubernetes API types depend on net/http, so indirect dependencies on it are allowed.
 var pure = []string{
-	"timing", "format", "metrics/promql", "metrics/querylint", "metrics/clustermap", "scoring/normalize", "scoring/score",
+	"timing", "format", "metrics/promql", "metrics/querylint", "metrics/clustermap", "scoring/score",
 	"admission/order", "admission/shape", "admission/ledger", "admission/dispatch", "admission/kueuestate", "admission/gate", "admission/lifecycle", "admission/engine", "admission/explain", "admission/membership", "admission/registry",
 	"policies/capacity", "policies/reclaim", "policies/rebalance", "policies/profile", "policies/trial",
 }

@@ -3,8 +3,6 @@ package score
 import (
 	"math"
 	"time"
-
-	"plimsoll.dev/plimsoll/operator/internal/scoring/normalize"
 )
 
 // damp returns the points that apply now: an exponentially weighted mean that the new points enter.
@@ -14,7 +12,7 @@ func (r *rule) damp(h *history, points float64, now Instant) float64 {
 		h.mean, h.updated, h.skipDamping = points, now, false
 		return points
 	}
-	h.mean = normalize.Round(weightedMean(h.mean, points, now.sub(h.updated), r.halfLife))
+	h.mean = roundPoints(weightedMean(h.mean, points, now.sub(h.updated), r.halfLife))
 	h.updated = now
 	return h.mean
 }

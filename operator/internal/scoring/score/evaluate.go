@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/scoring/normalize"
 )
 
 const (
@@ -150,7 +149,7 @@ func (r *Result) normalizeScore(rule *rule, inputs []Input, points []float64) {
 			continue
 		}
 		var clamped bool
-		if points[c], clamped = rule.bounds.Clamp(normalize.Round(rule.normalize(in.Value))); clamped {
+		if points[c], clamped = rule.bounds.clamp(roundPoints(rule.normalize(in.Value))); clamped {
 			r.Clamped++
 		}
 	}
@@ -164,9 +163,9 @@ func normalizeFleet(rule *rule, inputs []Input, points []float64) {
 		}
 	}
 	if rule.fleet.Method == v1alpha1.FleetRank {
-		normalize.Rank(values, rule.fleet.Descending, rule.bounds)
+		rankPoints(values, rule.fleet.Descending, rule.bounds)
 	} else {
-		normalize.MinMax(values, rule.fleet.Descending, rule.bounds)
+		minMaxPoints(values, rule.fleet.Descending, rule.bounds)
 	}
 	next := 0
 	for c, in := range inputs {
@@ -226,7 +225,7 @@ func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant
 	deadband := c.history.deadband(r.deadband)
 	c.history.hasMatched, c.history.absentAt = true, 0
 	c.Raw, c.Outcome, c.Since, c.SampleTime, c.KeptUntil = raw, OK, 0, sampleTime, 0
-	c.Points, _ = r.bounds.Clamp(r.damp(&c.history, points, now))
+	c.Points, _ = r.bounds.clamp(r.damp(&c.history, points, now))
 	c.history.hasPoints, c.history.seen, c.history.maybeSeen = true, sampleTime, false
 	if c.Points < r.minimum {
 		c.State, c.Value = Vetoed, Lowest
@@ -240,11 +239,11 @@ func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant
 // value stays, unless the old value was a veto or the outcome of a missing value, or is
 // outside the range, which has changed. The lowest points of the range are always
 // published: a deadband must not hide that a cluster has nothing left.
-func (c *Cell) publishPoints(state State, points, deadband float64, bounds normalize.Range) {
+func (c *Cell) publishPoints(state State, points, deadband float64, bounds pointRange) {
 	previous := c.State
 	c.State = state
 	rounded := math.Round(points)
-	_, isOutside := bounds.Clamp(float64(c.Value))
+	_, isOutside := bounds.clamp(float64(c.Value))
 	comparable := c.history.hasPublished && (previous == Scored || previous == Kept) && !isOutside
 	if comparable && rounded > bounds.Low && math.Abs(points-float64(c.Value)) < deadband {
 		return

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/scoring/normalize"
 )
 
 // Policy is a compiled ScoringPolicySpec: defaults are applied and quantities parsed.
@@ -27,7 +26,7 @@ type Policy struct {
 	dynamic     []bool   // scores with nameFrom, before Expand
 	freshness   string   // query; empty without one
 	scores      []rule
-	totalRange  normalize.Range
+	totalRange  pointRange
 	deadband    float64          // of the total
 	totalWeight float64          // sum of the weights
 	expression  *totalExpression // instead of the weighted mean, or nil
@@ -37,7 +36,7 @@ type Policy struct {
 type rule struct {
 	weight    float64
 	minimum   float64 // -Inf without a veto
-	bounds    normalize.Range
+	bounds    pointRange
 	normalize func(float64) float64 // nil if fleet is set
 	fleet     *v1alpha1.Fleet
 	keepLast  time.Duration
@@ -111,14 +110,14 @@ func compileRule(s *v1alpha1.ScoreSpec) rule {
 	switch n := s.Normalize; {
 	case n.Type == v1alpha1.NormalizeLinear && n.Linear != nil:
 		from, to := numberOfQuantity(n.Linear.From), numberOfQuantity(n.Linear.To)
-		r.normalize = func(v float64) float64 { return normalize.Linear(v, from, to, r.bounds) }
+		r.normalize = func(v float64) float64 { return linearPoints(v, from, to, r.bounds) }
 	case n.Type == v1alpha1.NormalizeSteps:
-		steps := make([]normalize.Step, len(n.Steps))
+		steps := make([]step, len(n.Steps))
 		for i, st := range n.Steps {
-			steps[i] = normalize.Step{From: numberOfQuantity(st.From), Points: float64(st.Points)}
+			steps[i] = step{From: numberOfQuantity(st.From), Points: float64(st.Points)}
 		}
-		slices.SortStableFunc(steps, func(a, b normalize.Step) int { return cmp.Compare(a.From, b.From) })
-		r.normalize = func(v float64) float64 { return normalize.Steps(v, steps, r.bounds) }
+		slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.From, b.From) })
+		r.normalize = func(v float64) float64 { return stepPoints(v, steps, r.bounds) }
 	case n.Type == v1alpha1.NormalizeFleet && n.Fleet != nil:
 		r.fleet = n.Fleet
 	default:
@@ -127,11 +126,11 @@ func compileRule(s *v1alpha1.ScoreSpec) rule {
 	return r
 }
 
-func rangeOf(r v1alpha1.ScoreRange) normalize.Range {
+func rangeOf(r v1alpha1.ScoreRange) pointRange {
 	if r == v1alpha1.RangeFull {
-		return normalize.Full
+		return fullRange
 	}
-	return normalize.ZeroTo100
+	return zeroTo100
 }
 
 // numberOfQuantity returns the number nearest to a quantity. AsApproximateFloat64 multiplies by a

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/scoring/normalize"
 )
 
 // totalParts summarizes the scores that contribute to a total.
@@ -45,7 +44,7 @@ func (p *Policy) decideTotal(row []Cell, now Instant) (err error) {
 		total.Outcome = Absent
 		total.endTotal(v1alpha1.MissingOmit, now)
 	default:
-		total.Points, _ = p.totalRange.Clamp(normalize.Round(parts.sum / p.totalWeight))
+		total.Points, _ = p.totalRange.clamp(roundPoints(parts.sum / p.totalWeight))
 		p.publishTotal(total, parts, now)
 	}
 	return err
@@ -70,7 +69,7 @@ func (p *Policy) evaluateTotal(total *Cell, row []Cell, parts totalParts, now In
 		total.endTotal(v1alpha1.MissingOmit, now)
 		return err
 	}
-	total.Points, _ = p.totalRange.Clamp(normalize.Round(value))
+	total.Points, _ = p.totalRange.clamp(roundPoints(value))
 	p.publishTotal(total, parts, now)
 	return nil
 }
