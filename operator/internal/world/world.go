@@ -44,6 +44,8 @@ type World struct {
 	calmSince time.Time
 	// leaderlessAt is when no process of the operator led for the last time.
 	leaderlessAt time.Time
+	// longestRun is the longest time for which a pod has stayed on a cluster.
+	longestRun time.Duration
 
 	clusters   []*cluster
 	kueue      *kueueControl

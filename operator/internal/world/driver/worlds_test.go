@@ -117,6 +117,7 @@ func TestNamedWorlds(t *testing.T) {
 			Jobs: append(burst(4, 4), world.Job{Name: "elastic", Elastic: true, At: 2 * time.Minute, Devices: 2, Duration: 10 * time.Minute}),
 			Faults: []world.Fault{{Kind: world.Resized, Job: "elastic", Amount: 3, At: 2*time.Minute + time.Second}, {Kind: world.Resized, Job: "elastic", Amount: 1, At: 5 * time.Minute},
 				{Kind: world.Resized, Job: "elastic", Amount: 4, At: 6 * time.Minute}, {Kind: world.OperatorDown, At: 6*time.Minute + time.Second, Lasts: 10 * time.Second}}},
+		agedBehindPriority(),
 		{Name: "LeaderWorkerSets fill the fleet", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)}, Jobs: append(burst(6, 1), sets(6)...)},
 	}
 	for i := range worlds {
@@ -130,6 +131,19 @@ func TestNamedWorlds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// agedBehindPriority has a large job behind small ones of a higher priority, which never leave a node empty. It starts
+// because it ages, and because a cluster is held for it then.
+func agedBehindPriority() world.Spec {
+	s := world.Spec{Name: "a large job ages behind small ones of a higher priority", Clusters: []world.Cluster{nodes("cluster1", 2, 8)}, Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 64}}},
+		Jobs: append(stream(130, 1), world.Job{Name: "large", At: 3 * time.Minute, Devices: 8, Duration: time.Minute})}
+	s.Clusters[0].Spread = true
+	for i := range 130 {
+		s.Jobs[i].Priority = 1
+	}
+	s.Settings.Gate.Hold.AgingSeconds = 600
+	return s
 }
 
 // sets are LeaderWorkerSets of three components that arrive every 10 s.
