@@ -117,7 +117,7 @@ func TestNamedWorlds(t *testing.T) {
 			Jobs: append(burst(4, 4), world.Job{Name: "elastic", Elastic: true, At: 2 * time.Minute, Devices: 2, Duration: 10 * time.Minute}),
 			Faults: []world.Fault{{Kind: world.Resized, Job: "elastic", Amount: 3, At: 2*time.Minute + time.Second}, {Kind: world.Resized, Job: "elastic", Amount: 1, At: 5 * time.Minute},
 				{Kind: world.Resized, Job: "elastic", Amount: 4, At: 6 * time.Minute}, {Kind: world.OperatorDown, At: 6*time.Minute + time.Second, Lasts: 10 * time.Second}}},
-		agedBehindPriority(),
+		agedBehindPriority(), agedForWholeCluster(),
 		{Name: "LeaderWorkerSets fill the fleet", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)}, Jobs: append(burst(6, 1), sets(6)...)},
 	}
 	for i := range worlds {
@@ -141,6 +141,18 @@ func agedBehindPriority() world.Spec {
 	s.Clusters[0].Spread = true
 	for i := range 130 {
 		s.Jobs[i].Priority = 1
+	}
+	s.Settings.Gate.Hold.AgingSeconds = 600
+	return s
+}
+
+// agedForWholeCluster has a job that needs a whole cluster with all its quota. Between the end of another job there and
+// the next sample, quota seems to be missing. The cluster stays held.
+func agedForWholeCluster() world.Spec {
+	s := world.Spec{Name: "a job ages that needs a whole cluster", Clusters: []world.Cluster{nodes("cluster1", 2, 8)}, Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 128}}},
+		Jobs: []world.Job{{Name: "whole", At: 3 * time.Minute, Pods: 2, Devices: 8, Duration: time.Minute}}}
+	for i := range 16 {
+		s.Jobs = append(s.Jobs, world.Job{Name: "node" + string(rune('a'+i)), At: time.Minute + time.Duration(i)*100*time.Second, Devices: 8, Priority: 1, Duration: 3 * time.Minute})
 	}
 	s.Settings.Gate.Hold.AgingSeconds = 600
 	return s
