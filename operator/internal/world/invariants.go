@@ -105,6 +105,7 @@ func (w *World) check() {
 	}
 	holds, isCalm := w.Operator.Holds(), w.isCalm()
 	w.measureRuns()
+	w.checkMoves(isCalm)
 	for _, r := range w.order {
 		if !r.Done.IsZero() || r.Deleted {
 			continue
@@ -217,6 +218,9 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolin
 			r.attempts++
 		}
 		r.followWait(old, wl, isOperator)
+		if isOperator {
+			w.followReclaim(r, old, wl)
+		}
 		if c := kueuestate.FindCheck(wl, "other"); c != nil && wl.Status.Admission != nil && c.State == kueue.CheckStatePending && (old.Status.Admission == nil || kueuestate.FindCheck(old, "other") == nil || kueuestate.FindCheck(old, "other").State != kueue.CheckStatePending) {
 			w.passOtherCheck(key, r)
 		}

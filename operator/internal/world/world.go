@@ -46,6 +46,10 @@ type World struct {
 	leaderlessAt time.Time
 	// longestRun is the longest time for which a pod has stayed on a cluster.
 	longestRun time.Duration
+	// reclaims are the times within the last hour at which jobs returned to their queues, and moves those for which
+	// others did.
+	reclaims []time.Time
+	moves    []move
 
 	clusters   []*cluster
 	kueue      *kueueControl

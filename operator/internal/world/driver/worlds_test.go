@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/ptr"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/world"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
@@ -201,5 +204,31 @@ func TestRulesAndClosedFormTakeTheSameCourse(t *testing.T) {
 		if want[i] != got[i] {
 			t.Fatalf("line %d is\n%s\nwith the rules, and\n%s\nwithout", i, got[i], want[i])
 		}
+	}
+}
+
+// TestReclaims shows that the ReclaimPolicy of a world returns an idle job and moves a busy one.
+func TestReclaims(t *testing.T) {
+	policy := &v1alpha1.ReclaimPolicySpec{Mode: v1alpha1.ReclaimEnforce, IdleSeconds: 60, MinRunSeconds: ptr.To[int32](60), MaxPerHour: 20, PeriodSeconds: 10,
+		Rebalance: &v1alpha1.Rebalance{Mode: v1alpha1.ReclaimEnforce}}
+	idle := world.Spec{Name: "an idle job returns to its queue", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8)},
+		Jobs: []world.Job{{Name: "idle", At: time.Minute, Devices: 8, Reclaimable: true, Idle: true, Duration: 30 * time.Minute}, {Name: "other", At: 2 * time.Minute, Devices: 8, Duration: time.Minute}}}
+	moves := world.Spec{Name: "a busy job moves", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 6)},
+		Jobs: []world.Job{{Name: "first", At: 30 * time.Second, Devices: 6, Duration: 150 * time.Second, Reclaimable: true}, {Name: "small", At: time.Minute, Devices: 2, Reclaimable: true, Duration: 30 * time.Minute},
+			{Name: "second", At: 50 * time.Second, Devices: 6, Duration: 4 * time.Minute}, {Name: "large", At: 3 * time.Minute, Devices: 8, Priority: 10, Duration: time.Minute}}}
+	for _, tc := range []struct {
+		spec world.Spec
+		want string
+	}{{idle, "the policy returns idle to its queue: its 8 devices on cluster1 have been idle"}, {moves, "to its queue: team-a/job-large waits for devices on cluster1"}} {
+		t.Run(tc.spec.Name, func(t *testing.T) {
+			tc.spec.Settings.Reclaim, tc.spec.Settings.Gate.Hold.AfterSeconds = policy, 60
+			w := Run(t, tc.spec, Options{Verbose: printLog()})
+			if !strings.Contains(w.Log(), tc.want) {
+				t.Errorf("the log does not have %q", tc.want)
+			}
+			for _, p := range w.Problems {
+				t.Error(p)
+			}
+		})
 	}
 }
