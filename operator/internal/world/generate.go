@@ -33,6 +33,7 @@ func Random(seed uint64) Spec {
 	kinds.makeElastic(&s)
 	kinds.makeSets(&s)
 	g.standby(&s)
+	makeReclaims(&s)
 	return s
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -142,6 +143,7 @@ func (w *World) createHub() {
 	if w.settings.Score != "" {
 		w.create(&v1alpha1.ScoringPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}, Spec: scorePolicy(w.settings)})
 	}
+	w.createReclaimPolicy()
 	w.create(&v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: gateName}, Spec: withDefaults(spec)})
 }
 
@@ -250,7 +252,13 @@ func workloadOf(j *Job, key types.NamespacedName, uid types.UID) *kueue.Workload
 	if j.Tolerates != "" {
 		pod.Tolerations = []corev1.Toleration{{Key: j.Tolerates, Operator: corev1.TolerationOpExists}}
 	}
+	if j.Grace > 0 {
+		pod.TerminationGracePeriodSeconds = ptr.To(int64(j.Grace / time.Second))
+	}
 	set := kueue.PodSet{Name: "main", Count: int32(j.Pods), Template: corev1.PodTemplateSpec{Spec: pod}}
+	if j.Reclaimable {
+		set.Template.Labels = map[string]string{v1alpha1.ReclaimableLabel: "true"}
+	}
 	if j.MinPods > 0 {
 		least := int32(j.MinPods)
 		set.MinCount = &least

@@ -31,6 +31,9 @@ const (
 	// StartsInTime: a job with quota that fits on a cluster which is free for it is sent there within
 	// startBound.
 	StartsInTime Invariant = "StartsInTime"
+	// NoStarvation: a job that has waited for hold.agingSeconds is sent to a cluster within the bound of
+	// operator/docs/order.md.
+	NoStarvation Invariant = "NoStarvation"
 	// NoOvercommit: when a cluster admits a job, the jobs that it has admitted request no more devices than
 	// it has, those left out that hang for longer than the 10 min of the ledger, or than a minute if no pod runs there or
 	// another process of the operator sent them.
@@ -100,13 +103,16 @@ func (w *World) check() {
 	if !w.Operator.Running() {
 		w.leaderlessAt = w.loop.Now()
 	}
-	holds := w.Operator.Holds()
+	holds, isCalm := w.Operator.Holds(), w.isCalm()
+	w.measureRuns()
+	w.checkMoves(isCalm)
 	for _, r := range w.order {
 		if !r.Done.IsZero() || r.Deleted {
 			continue
 		}
 		w.checkCopies(r)
 		w.checkTogether(r)
+		w.checkStarvation(r, isCalm)
 		if disturbed {
 			r.fitsSince, r.falseSince = time.Time{}, nil
 			continue
@@ -192,6 +198,7 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolin
 		w.expire(r)
 		w.note("%s is done", r.Name)
 	}
+	isOperator := strings.HasPrefix(e.Manager, "plimsoll")
 	if old, _ := e.Old.(*kueue.Workload); old != nil {
 		was, is := kueuestate.FindCheck(old, checkName), kueuestate.FindCheck(wl, checkName)
 		if was != nil && is != nil && was.Message != is.Message {
@@ -210,11 +217,15 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolin
 		if old.Status.Admission == nil && wl.Status.Admission != nil {
 			r.attempts++
 		}
+		r.followWait(old, wl, isOperator)
+		if isOperator {
+			w.followReclaim(r, old, wl)
+		}
 		if c := kueuestate.FindCheck(wl, "other"); c != nil && wl.Status.Admission != nil && c.State == kueue.CheckStatePending && (old.Status.Admission == nil || kueuestate.FindCheck(old, "other") == nil || kueuestate.FindCheck(old, "other").State != kueue.CheckStatePending) {
 			w.passOtherCheck(key, r)
 		}
 	}
-	if strings.HasPrefix(e.Manager, "plimsoll") || e.Manager == dispatchManager {
+	if isOperator {
 		r.writes++
 		waited := int(w.loop.Now().Sub(r.Submitted) / (15 * time.Second)) // the message of a waiting job may change
 		if limit := maxWrites + maxWritesPerAttempt*max(0, r.attempts-1) + waited; r.writes > limit && w.faults.writesFail == 0 {
@@ -222,9 +233,6 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolin
 		}
 	}
 }
-
-// dispatchManager writes nominations.
-const dispatchManager = "plimsoll-dispatch"
 
 func evictionReason(wl *kueue.Workload) string {
 	for _, c := range wl.Status.Conditions {

@@ -151,6 +151,7 @@ type Run struct {
 	falseSince map[string]time.Time
 	// fitsSince is since when a cluster is free for the waiting job.
 	fitsSince time.Time
+	wait      wait
 }
 
 // placement is one time that a cluster admitted a job for the hub.

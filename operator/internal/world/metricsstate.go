@@ -18,7 +18,7 @@ type metricsState struct {
 func (m *metricsState) open(w *World, rules *metrics.Rules) error {
 	m.world = w
 	w.faults.lost, w.faults.lies = map[string]string{}, map[string]int64{}
-	options := metrics.Options{Mode: metrics.ClosedForm, ScrapeInterval: w.settings.ScrapeInterval}
+	options := metrics.Options{Mode: metrics.ClosedForm, ScrapeInterval: w.settings.ScrapeInterval, Devices: w.settings.Reclaim != nil}
 	if w.settings.Rules {
 		options.Mode, options.Rules = metrics.RulesEngine, rules
 	}
@@ -109,7 +109,7 @@ func (c *cluster) snapshot() metrics.Snapshot {
 		}
 		kind, name := ownerOf(p)
 		s.Pods = append(s.Pods, metrics.Pod{Namespace: p.job.key.Namespace, Name: p.name, Node: p.node.name, Resource: p.node.pool.Resource, Model: p.node.pool.Model, Devices: p.devices,
-			OwnerKind: kind, OwnerName: name})
+			OwnerKind: kind, OwnerName: name, Utilization: p.utilization()})
 	}
 	used := c.kueue.usage()
 	for i := range c.world.Spec.Queues {

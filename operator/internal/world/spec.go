@@ -111,6 +111,8 @@ type Job struct {
 	Secret string
 	// Behavior of the pods once they are on a node.
 	Behavior Behavior
+	// Reclaimable: the job agrees to be reclaimed and moved. Idle: its pods never use their devices.
+	Reclaimable, Idle bool
 	// Grace is the time for which a pod holds its devices after its deletion. Lingers is the same
 	// after it has finished.
 	Grace, Lingers time.Duration
@@ -180,6 +182,8 @@ type Settings struct {
 	OtherCheckDelay time.Duration
 	// Standbys are processes of the operator beside the one that leads.
 	Standbys int
+	// Reclaim is the spec of a ReclaimPolicy for all queues; nil = none. Its references are set by the world.
+	Reclaim *v1alpha1.ReclaimPolicySpec
 	// QueryTime is the mean time that the metrics store takes for a query; default 50 ms.
 	QueryTime time.Duration
 }

@@ -44,6 +44,12 @@ type World struct {
 	calmSince time.Time
 	// leaderlessAt is when no process of the operator led for the last time.
 	leaderlessAt time.Time
+	// longestRun is the longest time for which a pod has stayed on a cluster.
+	longestRun time.Duration
+	// reclaims are the times within the last hour at which jobs returned to their queues, and moves those for which
+	// others did.
+	reclaims []time.Time
+	moves    []move
 
 	clusters   []*cluster
 	kueue      *kueueControl

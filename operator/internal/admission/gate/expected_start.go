@@ -83,13 +83,8 @@ func (e *evaluation) mayGetQuota(c *Candidate, i int, view ledger.View) bool {
 	if e.rules.PreemptsUncounted || !quota.Known {
 		return true
 	}
-	held, sharers := quota.Value-float64(ledger.SharedDevices(e.facts.PodSets[:i], p)), e.quotaSharers()
-	for _, r := range view.Running(c.Name) {
-		if slices.Contains(sharers, r.ClusterQueue) {
-			held += float64(ledger.SharedDevices(r.PodSets, p))
-		}
-	}
-	return held >= float64(p.Devices())
+	held := view.HeldQuota(e.quotaSharers(), c.Name, sampleTimes(c), e.facts.UID, p)
+	return quota.Value+float64(held-ledger.SharedDevices(e.facts.PodSets[:i], p)) >= float64(p.Devices())
 }
 
 // startsBy returns the latest time at which pods of one pod set fit, from the known ends of

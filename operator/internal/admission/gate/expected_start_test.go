@@ -45,6 +45,43 @@ func TestHoldRespectsTheSizeOfTheQuota(t *testing.T) {
 	}
 }
 
+// The samples of the worker's quota lag behind the hub by up to a scrape interval. A hold outlives the moment between
+// an event and the sample that shows it.
+func TestHoldOutlivesTheAgeOfQuotaSamples(t *testing.T) {
+	pods := job("other", 1, 4).PodSets
+	sent := ledger.Entry{UID: "other", Cluster: "cluster1", ClusterQueue: "cq", PodSets: pods, DebitedAt: before(3)}
+	ended := func(queue string) func(*ledger.Ledger) {
+		return func(l *ledger.Ledger) {
+			l.Credit(ledger.Credit{Cluster: "cluster1", ClusterQueue: queue, PodSets: pods, FinishedAt: before(20)})
+		}
+	}
+	for _, tc := range []struct {
+		name         string
+		quotaSampled time.Time
+		change       func(*ledger.Ledger)
+		want         bool
+	}{
+		{"a workload ended after the sample", before(25), ended("cq"), true},
+		{"a workload ended, and the sample is within the settling time", before(10), ended("cq"), true},
+		{"the sample shows its end", before(4), ended("cq"), false},
+		{"the time of the quota is unknown, and the sample of the devices shows its end", time.Time{}, ended("cq"), false},
+		{"a workload of another queue ended", before(25), ended("outsider"), false},
+		{"a workload is on its way", before(1), func(l *ledger.Ledger) { l.Debit(sent) }, true},
+		{"its own reservation", before(1), func(l *ledger.Ledger) { own := sent; own.UID = "a"; l.Debit(own) }, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := sampledBefore(full("cluster1", 4), 4)
+			c.Shapes[0].Quota, c.QuotaSampledAt = Known(4), tc.quotaSampled
+			l := ledger.New(15*time.Second, 10*time.Minute)
+			tc.change(l)
+			d := Decide(remote(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), holdRules(v1alpha1.HoldEnforce, 1, time.Hour), 1, t0)
+			if got := d.Hold != nil; got != tc.want {
+				t.Errorf("held is %t, want %t (%s)", got, tc.want, d.Message)
+			}
+		})
+	}
+}
+
 // The held workload starts at the latest when enough whole nodes are returned, or when all that
 // runs on the cluster has ended.
 func TestHoldKnowsTheLatestStart(t *testing.T) {

@@ -138,7 +138,11 @@ func (e *evaluation) quotaSharers() []string {
 // promisedQuota returns the quota of ClusterQueues on the cluster that other workloads use and that its
 // samples still show as unreserved.
 func (e *evaluation) promisedQuota(queues []string, c *Candidate, p shape.PodSet, view ledger.View) int64 {
-	return view.QuotaOf(queues, c.Name, ledger.SampleTimes{Devices: c.SampledAt, Quota: c.QuotaSampledAt}, e.facts.UID, p)
+	return view.QuotaOf(queues, c.Name, sampleTimes(c), e.facts.UID, p)
+}
+
+func sampleTimes(c *Candidate) ledger.SampleTimes {
+	return ledger.SampleTimes{Devices: c.SampledAt, Quota: c.QuotaSampledAt}
 }
 
 // isQuotaFailing reports whether the quota query has no valid result and the decision has

@@ -125,9 +125,11 @@ func (e Entry) unmeasured(sampledAt time.Time, settle time.Duration) (Entry, boo
 // Credit records the devices that a finished workload returned. Credits improve a
 // cluster's rank until its samples show the devices. They never make room.
 type Credit struct {
-	Cluster    string
-	PodSets    []shape.PodSet
-	FinishedAt time.Time
+	Cluster string
+	// ClusterQueue of the workload.
+	ClusterQueue string
+	PodSets      []shape.PodSet
+	FinishedAt   time.Time
 }
 
 // SlotsTaken returns how many pods of shape p the pods of others displace. spare is the

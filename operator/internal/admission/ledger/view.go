@@ -98,6 +98,33 @@ func (v View) QuotaOf(queues []string, cluster string, at SampleTimes, uid strin
 	return n
 }
 
+// HeldQuota returns the quota for devices suitable for p that samples of the cluster may show as reserved by
+// workloads other than uid, of some ClusterQueues, that the hub sent there: those that run, those that the
+// cluster may have admitted already, and those that ended so recently that the samples do not show it.
+func (v View) HeldQuota(queues []string, cluster string, at SampleTimes, uid string, p shape.PodSet) int64 {
+	var n int64
+	for _, r := range v.running[cluster] {
+		if slices.Contains(queues, r.ClusterQueue) {
+			n += SharedDevices(r.PodSets, p)
+		}
+	}
+	for _, e := range v.byCluster[cluster] {
+		if e.UID != uid && e.AdmittedAt.IsZero() && slices.Contains(queues, e.ClusterQueue) {
+			n += SharedDevices(e.PodSets, p)
+		}
+	}
+	sampledAt := at.Quota
+	if sampledAt.IsZero() {
+		sampledAt = at.Devices
+	}
+	for _, c := range v.Credits(cluster, sampledAt) {
+		if slices.Contains(queues, c.ClusterQueue) {
+			n += SharedDevices(c.PodSets, p)
+		}
+	}
+	return n
+}
+
 // Credited returns the number of devices suitable for p that finished workloads returned
 // on the cluster after sampledAt.
 func (v View) Credited(cluster string, sampledAt time.Time, p shape.PodSet) int64 {

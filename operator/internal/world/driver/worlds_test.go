@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/ptr"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/world"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
@@ -117,6 +120,7 @@ func TestNamedWorlds(t *testing.T) {
 			Jobs: append(burst(4, 4), world.Job{Name: "elastic", Elastic: true, At: 2 * time.Minute, Devices: 2, Duration: 10 * time.Minute}),
 			Faults: []world.Fault{{Kind: world.Resized, Job: "elastic", Amount: 3, At: 2*time.Minute + time.Second}, {Kind: world.Resized, Job: "elastic", Amount: 1, At: 5 * time.Minute},
 				{Kind: world.Resized, Job: "elastic", Amount: 4, At: 6 * time.Minute}, {Kind: world.OperatorDown, At: 6*time.Minute + time.Second, Lasts: 10 * time.Second}}},
+		agedBehindPriority(), agedForWholeCluster(),
 		{Name: "LeaderWorkerSets fill the fleet", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)}, Jobs: append(burst(6, 1), sets(6)...)},
 	}
 	for i := range worlds {
@@ -130,6 +134,31 @@ func TestNamedWorlds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// agedBehindPriority has a large job behind small ones of a higher priority, which never leave a node empty. It starts
+// because it ages, and because a cluster is held for it then.
+func agedBehindPriority() world.Spec {
+	s := world.Spec{Name: "a large job ages behind small ones of a higher priority", Clusters: []world.Cluster{nodes("cluster1", 2, 8)}, Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 64}}},
+		Jobs: append(stream(130, 1), world.Job{Name: "large", At: 3 * time.Minute, Devices: 8, Duration: time.Minute})}
+	s.Clusters[0].Spread = true
+	for i := range 130 {
+		s.Jobs[i].Priority = 1
+	}
+	s.Settings.Gate.Hold.AgingSeconds = 600
+	return s
+}
+
+// agedForWholeCluster has a job that needs a whole cluster with all its quota. Between the end of another job there and
+// the next sample, quota seems to be missing. The cluster stays held.
+func agedForWholeCluster() world.Spec {
+	s := world.Spec{Name: "a job ages that needs a whole cluster", Clusters: []world.Cluster{nodes("cluster1", 2, 8)}, Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 128}}},
+		Jobs: []world.Job{{Name: "whole", At: 3 * time.Minute, Pods: 2, Devices: 8, Duration: time.Minute}}}
+	for i := range 16 {
+		s.Jobs = append(s.Jobs, world.Job{Name: "node" + string(rune('a'+i)), At: time.Minute + time.Duration(i)*100*time.Second, Devices: 8, Priority: 1, Duration: 3 * time.Minute})
+	}
+	s.Settings.Gate.Hold.AgingSeconds = 600
+	return s
 }
 
 // sets are LeaderWorkerSets of three components that arrive every 10 s.
@@ -175,5 +204,31 @@ func TestRulesAndClosedFormTakeTheSameCourse(t *testing.T) {
 		if want[i] != got[i] {
 			t.Fatalf("line %d is\n%s\nwith the rules, and\n%s\nwithout", i, got[i], want[i])
 		}
+	}
+}
+
+// TestReclaims shows that the ReclaimPolicy of a world returns an idle job and moves a busy one.
+func TestReclaims(t *testing.T) {
+	policy := &v1alpha1.ReclaimPolicySpec{Mode: v1alpha1.ReclaimEnforce, IdleSeconds: 60, MinRunSeconds: ptr.To[int32](60), MaxPerHour: 20, PeriodSeconds: 10,
+		Rebalance: &v1alpha1.Rebalance{Mode: v1alpha1.ReclaimEnforce}}
+	idle := world.Spec{Name: "an idle job returns to its queue", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8)},
+		Jobs: []world.Job{{Name: "idle", At: time.Minute, Devices: 8, Reclaimable: true, Idle: true, Duration: 30 * time.Minute}, {Name: "other", At: 2 * time.Minute, Devices: 8, Duration: time.Minute}}}
+	moves := world.Spec{Name: "a busy job moves", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 6)},
+		Jobs: []world.Job{{Name: "first", At: 30 * time.Second, Devices: 6, Duration: 150 * time.Second, Reclaimable: true}, {Name: "small", At: time.Minute, Devices: 2, Reclaimable: true, Duration: 30 * time.Minute},
+			{Name: "second", At: 50 * time.Second, Devices: 6, Duration: 4 * time.Minute}, {Name: "large", At: 3 * time.Minute, Devices: 8, Priority: 10, Duration: time.Minute}}}
+	for _, tc := range []struct {
+		spec world.Spec
+		want string
+	}{{idle, "the policy returns idle to its queue: its 8 devices on cluster1 have been idle"}, {moves, "to its queue: team-a/job-large waits for devices on cluster1"}} {
+		t.Run(tc.spec.Name, func(t *testing.T) {
+			tc.spec.Settings.Reclaim, tc.spec.Settings.Gate.Hold.AfterSeconds = policy, 60
+			w := Run(t, tc.spec, Options{Verbose: printLog()})
+			if !strings.Contains(w.Log(), tc.want) {
+				t.Errorf("the log does not have %q", tc.want)
+			}
+			for _, p := range w.Problems {
+				t.Error(p)
+			}
+		})
 	}
 }

@@ -30,7 +30,7 @@ func benchSnapshot(cluster string, round int) metrics.Snapshot {
 
 // runHalfHour runs 30 virtual minutes with 4 clusters, a scrape each 15 s and 20 queries each second.
 func runHalfHour(b *testing.B, s *metrics.Store, send func(expr string, at time.Time)) {
-	queries := append(gateQueries(), recorded...)[:20]
+	queries := append(operatorQueries(), recorded...)[:20]
 	for second := range 1800 {
 		now := start.Add(time.Duration(second) * time.Second)
 		if phase := second % 15; phase%4 == 0 && phase < 16 {

@@ -58,12 +58,14 @@ type exporterData struct {
 	resource, model string
 	hasDevices      bool
 	deviceCounts
+	devices []deviceData // only if the store records rules about devices
 }
 
 // kubeData is what kube-state-metrics exports.
 type kubeData struct {
-	nodes map[string]*kubeNode
-	names []string // of the nodes, in the order of the snapshot
+	nodes  map[string]*kubeNode
+	names  []string             // of the nodes, in the order of the snapshot
+	owners map[podName]podOwner // of pods with an owner
 	// hasExporter means that a node is one for the exporter: all nodes with accelerators are.
 	hasExporter bool
 }
@@ -91,6 +93,9 @@ type clusterState struct {
 	evaluatedAt int64
 	// expectedAt is the last evaluation with an expected node.
 	expectedAt int64
+	// hasDevices: the rules about devices are recorded, too. idleSince is their memory.
+	hasDevices bool
+	idleSince  map[heldDevice]float64
 	recorded   *target
 }
 
@@ -117,7 +122,12 @@ func isAccelerator(sanitized string) bool {
 
 // kubeDataOf returns what the rules read of kube-state-metrics.
 func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
-	data := kubeData{nodes: map[string]*kubeNode{}}
+	data := kubeData{nodes: map[string]*kubeNode{}, owners: map[podName]podOwner{}}
+	for i := range snap.Pods {
+		if p := &snap.Pods[i]; p.OwnerKind != "" {
+			data.owners[podName{p.Namespace, p.Name}] = podOwner{p.OwnerKind, p.OwnerName}
+		}
+	}
 	for i := range snap.Nodes {
 		n := &snap.Nodes[i]
 		node := &kubeNode{isPlaceable: n.Ready && !n.Cordoned && (n.Taint == "" || slices.Contains(toleratedTaints, n.Taint))}
@@ -248,12 +258,23 @@ func (c *clusterState) evaluateNodes(e *export) {
 		}
 	}
 	exportSums(e, totals)
+	sampledAt := 0.0
 	switch {
 	case known > 0 && float64(known)/float64(len(expected)) >= 0.5:
-		e.add("cluster:plimsoll_sample_timestamp_seconds:min", oldest)
+		sampledAt = oldest
 	case len(kube.data.nodes) > 0 && e.at-c.expectedAt >= lookback && !kube.data.hasExporter:
-		e.add("cluster:plimsoll_sample_timestamp_seconds:min", seconds(kube.at))
+		sampledAt = seconds(kube.at)
 	}
+	if sampledAt > 0 {
+		e.add("cluster:plimsoll_sample_timestamp_seconds:min", sampledAt)
+	}
+	if !c.hasDevices {
+		return
+	}
+	if sampledAt > 0 {
+		e.add("cluster:plimsoll_device_sample_timestamp_seconds:min", sampledAt)
+	}
+	c.evaluateDevices(e, exporters)
 }
 
 // visibleExporters returns what the exporters of the nodes export. It forgets those that are gone.

@@ -20,7 +20,7 @@ func TestModesAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("simulates many cases")
 	}
-	queries, rules := append(gateQueries(), recorded...), loadRules(t)
+	queries, rules := append(operatorQueries(), recorded...), loadRules(t)
 	results := map[string]int{}
 	for i := range *seeds {
 		seed := *firstSeed + uint64(i)

@@ -125,7 +125,7 @@ func (s *Store) exportNode(e *export, snap *Snapshot, n *Node, pods []*Pod) {
 // exportUtilization exports the utilization of a device by the name that NVIDIA's devices and others
 // have. p is the holder of the device.
 func exportUtilization(e *export, n *Node, id, gpu string, p *Pod) {
-	if !strings.HasPrefix(n.Resource, "nvidia.com/") {
+	if !isNVIDIA(n) {
 		e.add("plimsoll_device_busy_ratio", p.Utilization, "node", n.Name, "uuid", id, "gpu", gpu, "model", n.Model)
 		return
 	}
@@ -135,6 +135,8 @@ func exportUtilization(e *export, n *Node, id, gpu string, p *Pod) {
 	}
 	e.add("DCGM_FI_DEV_GPU_UTIL", math.Round(100*p.Utilization), kv...)
 }
+
+func isNVIDIA(n *Node) bool { return strings.HasPrefix(n.Resource, "nvidia.com/") }
 
 // owner returns the topmost owner of a pod, which is the pod itself if it has none.
 func owner(p *Pod) (kind, name string) {
@@ -212,7 +214,7 @@ func (e *export) exportAmounts(n *Node, resource, unit string, capacity, allocat
 func (s *Store) nodeLabels(n *Node) []string {
 	kv := []string{"node", n.Name}
 	const product = "nvidia.com/gpu.product"
-	if _, ok := n.Labels[product]; !ok && strings.HasPrefix(n.Resource, "nvidia.com/") {
+	if _, ok := n.Labels[product]; !ok && isNVIDIA(n) {
 		kv = append(kv, "label_nvidia_com_gpu_product", n.Model)
 	}
 	fixed := len(kv)

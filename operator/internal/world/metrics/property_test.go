@@ -18,6 +18,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
+	"plimsoll.dev/plimsoll/operator/internal/policies/rebalance"
+	"plimsoll.dev/plimsoll/operator/internal/policies/reclaim"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 
@@ -77,13 +79,17 @@ var recorded = []string{
 	"cluster_queue:kueue_unreserved_quota:max",
 	"cluster_queue:kueue_nominal_unreserved_quota:max",
 	"cluster:kueue_sample_timestamp_seconds:min",
+	"device:plimsoll_utilization:ratio",
+	"device:plimsoll_allocation:info",
+	"device:plimsoll_idle_since_timestamp_seconds:min",
+	"cluster:plimsoll_device_sample_timestamp_seconds:min",
 }
 
 var variable = regexp.MustCompile(`\$[a-z_]+`)
 
-// gateQueries are all queries of a gate without a spec and with every prerequisite, for two kinds of
+// operatorQueries are those of a ReclaimPolicy without a spec, and all queries of a gate without a spec and with every prerequisite, for two kinds of
 // workloads, and those about holders.
-func gateQueries() []string {
+func operatorQueries() []string {
 	spec := &v1alpha1.PlacementGateSpec{Prerequisites: []v1alpha1.GatePrerequisite{
 		{Kind: v1alpha1.PrerequisiteNamespace}, {Kind: v1alpha1.PrerequisiteLocalQueue}, {Kind: v1alpha1.PrerequisiteSecret},
 	}}
@@ -99,6 +105,11 @@ func gateQueries() []string {
 	found[gate.HolderQuery("cluster", []ledger.Owner{{Name: "job-1"}, {Name: "job-2"}})] = true
 	found[gate.HolderQuery("cluster", make([]ledger.Owner, 200))] = true
 	found[gate.OwnersReportedQuery("cluster")] = true
+	found[rebalance.FreeQuery("cluster")], found[rebalance.AllocatedQuery("cluster")] = true, true
+	reclaims := &v1alpha1.ReclaimPolicySpec{}
+	for _, expr := range []string{reclaim.IdleQueryOf(reclaims), reclaim.FreshnessOf(reclaims).Query} {
+		found[strings.ReplaceAll(expr, "$cluster_label", "cluster")] = true
+	}
 	return slices.Sorted(maps.Keys(found))
 }
 
@@ -223,7 +234,7 @@ func (h *history) changePods(s *metrics.Snapshot) {
 	for range h.IntN(3) {
 		h.pods++
 		p := metrics.Pod{Namespace: pick(h, "team-a", "team-b"), Name: fmt.Sprintf("p%d", h.pods), CPU: int64(h.IntN(900)), Memory: int64(h.IntN(900)),
-			OwnerKind: pick(h, "Job", "Job", ""), Phase: pick(h, "", "", "Running", "Pending", "Succeeded"), Utilization: h.Float64()}
+			OwnerKind: pick(h, "Job", "Job", ""), Phase: pick(h, "", "", "Running", "Pending", "Succeeded"), Utilization: pick(h, 0, h.Float64())}
 		if p.OwnerKind != "" {
 			p.OwnerName = fmt.Sprintf("job-%d", h.IntN(4))
 		}
@@ -285,7 +296,7 @@ func (h *history) scrape(t *testing.T, c *randomCluster, stores ...*metrics.Stor
 // compareModes runs one history. It adds the number of series of each query to results.
 func compareModes(t *testing.T, seed uint64, rules *metrics.Rules, queries []string, results map[string]int) {
 	h := newHistory(seed)
-	closed := newStore(t, metrics.Options{})
+	closed := newStore(t, metrics.Options{Devices: true})
 	ruled := newStore(t, metrics.Options{Mode: metrics.RulesEngine, Rules: rules})
 	reusing := newStore(t, metrics.Options{Mode: metrics.RulesEngine, Rules: rules})
 	metrics.EvaluateAlways(ruled)

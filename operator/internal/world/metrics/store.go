@@ -49,6 +49,8 @@ type Options struct {
 	Retention time.Duration
 	// ScrapeInterval is the step of subqueries without one. Default 15 s.
 	ScrapeInterval time.Duration
+	// Devices: ClosedForm also records the rules about single devices that ReclaimPolicies read.
+	Devices bool
 }
 
 // Store is the metrics store of all clusters. It is safe for concurrent use.
@@ -57,14 +59,15 @@ type Store struct {
 	retention int64
 	engine    *promql.Engine
 
-	mu       sync.Mutex
-	table    *table
-	rules    []*rule // none in ClosedForm
-	memo     memo
-	memoizes bool // false only in tests
-	clusters map[string]*cluster
-	names    []string // of the clusters, in the order of their first scrape
-	dropped  int64    // time of the last drop
+	mu        sync.Mutex
+	table     *table
+	rules     []*rule // none in ClosedForm
+	memo      memo
+	memoizes  bool // false only in tests
+	ofDevices bool // see Options.Devices
+	clusters  map[string]*cluster
+	names     []string // of the clusters, in the order of their first scrape
+	dropped   int64    // time of the last drop
 
 	devices   map[string][]string // uuids by cluster and node
 	sanitized map[string]string
@@ -89,7 +92,7 @@ func NewStore(o Options) (*Store, error) {
 		return nil, errors.New("the retention must be at least 6 minutes, because queries look back 5 minutes")
 	}
 	s := &Store{
-		mode: o.Mode, retention: o.Retention.Milliseconds(), table: newTable(), memo: memo{}, memoizes: true, clusters: map[string]*cluster{}, dropped: math.MinInt64,
+		mode: o.Mode, retention: o.Retention.Milliseconds(), table: newTable(), memo: memo{}, memoizes: true, ofDevices: o.Devices, clusters: map[string]*cluster{}, dropped: math.MinInt64,
 		devices: map[string][]string{}, sanitized: map[string]string{},
 		engine: promql.NewEngine(promql.EngineOpts{
 			MaxSamples: maxSamples, Timeout: queryTimeout, EnableAtModifier: true, EnableNegativeOffset: true,
@@ -112,6 +115,7 @@ func (s *Store) cluster(name string) *cluster {
 	c := s.clusters[name]
 	if c == nil {
 		c = &cluster{name: name, targets: map[string]*target{}, state: newClusterState(name)}
+		c.state.hasDevices = s.ofDevices
 		s.clusters[name] = c
 		s.names = append(s.names, name)
 	}
@@ -170,7 +174,11 @@ func (s *Store) scrape(c *cluster, at int64, snap *Snapshot) error {
 		}
 		part := NodeExporter(n.Name)
 		isDown := n.Silent || failed(part)
-		c.state.exporter(n.Name).add(state[exporterData]{at, !isDown, exporterData{seconds(collectedAt(snap, n, at)), n.Resource, n.Model, !n.KubeletDown, countDevices(n)}})
+		data := exporterData{collected: seconds(collectedAt(snap, n, at)), resource: n.Resource, model: n.Model, hasDevices: !n.KubeletDown, deviceCounts: countDevices(n)}
+		if s.ofDevices {
+			data.devices = s.devicesOf(snap, n, pods[n.Name])
+		}
+		c.state.exporter(n.Name).add(state[exporterData]{at, !isDown, data})
 		scrape(exporterJob, n.Name+":9400", part, isDown, func(e *export) { s.exportNode(e, snap, n, pods[n.Name]) })
 	}
 	isDown := failed(KubeState)

@@ -307,7 +307,7 @@ func TestRulesOfGatesHaveTheirSeries(t *testing.T) {
 			visit(next)
 		}
 	}
-	for _, expr := range append(gateQueries(), recorded...) {
+	for _, expr := range append(operatorQueries(), recorded...) {
 		for _, name := range metricsOf(t, expr) {
 			visit(name)
 		}
