@@ -55,7 +55,7 @@ func TestElasticJobIsResizedWhereItRuns(t *testing.T) {
 		t.Error("a smaller job has a new slice")
 	}
 	for _, k := range []*kueueControl{f.kueue, f.on("cluster1").kueue} {
-		if used := k.usage()[gateName][flavorOf(defaultModel)]; used != 2 {
+		if used := k.workloads.usage()[gateName][flavorOf(defaultModel)]; used != 2 {
 			t.Errorf("%s: %d devices have quota, want 2", k.name, used)
 		}
 	}

@@ -181,8 +181,8 @@ func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster b
 		c.startsFail = true
 		return func() {
 			c.startsFail = false
-			for _, p := range slices.Clone(c.pods) {
-				if p.node != nil && !p.ready {
+			for _, p := range slices.SortedFunc(c.bound.all(), func(a, b *pod) int { return a.serial - b.serial }) {
+				if !p.ready {
 					c.startPod(p)
 				}
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -36,18 +35,10 @@ const (
 	defaultTenant = "team-a"
 )
 
-// hubWorkloads are the Workloads on the hub's API server.
+// hubWorkloads are the Workloads on the hub.
 type hubWorkloads struct {
+	liveWorkloads
 	server *hub.Server
-	mu     sync.Mutex
-	live   map[types.NamespacedName]*kueue.Workload
-	sorted []types.NamespacedName // replaced, never changed
-}
-
-func (h *hubWorkloads) get(key types.NamespacedName) *kueue.Workload {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.live[key]
 }
 
 func (h *hubWorkloads) update(key types.NamespacedName, change func(*kueue.Workload) bool) bool {
@@ -58,31 +49,6 @@ func (h *hubWorkloads) update(key types.NamespacedName, change func(*kueue.Workl
 func (h *hubWorkloads) remove(key types.NamespacedName) {
 	if wl := h.get(key); wl != nil {
 		_ = client.IgnoreNotFound(h.server.Client(kueueManager).Delete(context.Background(), wl.DeepCopy()))
-	}
-}
-
-func (h *hubWorkloads) keys() []types.NamespacedName {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.sorted
-}
-
-// note keeps the live objects by the server's events.
-func (h *hubWorkloads) note(key types.NamespacedName, wl *kueue.Workload) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i, exists := slices.BinarySearchFunc(h.sorted, key, compareKeys)
-	switch {
-	case wl == nil:
-		delete(h.live, key)
-		if exists {
-			h.sorted = slices.Delete(slices.Clone(h.sorted), i, i+1)
-		}
-	default:
-		h.live[key] = wl
-		if !exists {
-			h.sorted = slices.Insert(slices.Clone(h.sorted), i, key)
-		}
 	}
 }
 

@@ -47,7 +47,7 @@ func (r *remoteJob) start(count int64) {
 		p := &pod{name: fmt.Sprintf("%s-%d", r.run.keys()[0].Name, r.serial), job: r, created: r.on.world.loop.Now(),
 			devices: r.spec.Devices, cpu: effectiveCPU(r.spec), memory: r.spec.Memory}
 		r.pods = append(r.pods, p)
-		r.on.pods = append(r.on.pods, p)
+		r.on.createPod(p)
 	}
 	r.active = count
 	r.on.schedulePods()

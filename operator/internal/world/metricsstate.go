@@ -98,20 +98,19 @@ func (c *cluster) snapshot() metrics.Snapshot {
 		if !n.ready {
 			continue
 		}
-		devices, cpu, memory := n.used()
 		s.Nodes = append(s.Nodes, metrics.Node{Name: n.name, Labels: n.pool.Labels, Model: n.pool.Model, Resource: n.pool.Resource,
-			Devices: n.pool.Devices + lies, Allocated: devices, Unhealthy: n.unusable, Taint: n.pool.Taint, Ready: true,
-			CPU: n.pool.CPU, CPUUsed: cpu, Memory: n.pool.Memory, MemoryUsed: memory})
+			Devices: n.pool.Devices + lies, Allocated: n.devices, Unhealthy: n.unusable, Taint: n.pool.Taint, Ready: true,
+			CPU: n.pool.CPU, CPUUsed: n.cpu, Memory: n.pool.Memory, MemoryUsed: n.memory})
 	}
-	for _, p := range c.pods {
-		if p.node == nil || !p.node.ready {
+	for p := range c.bound.all() {
+		if !p.node.ready {
 			continue
 		}
 		kind, name := ownerOf(p)
 		s.Pods = append(s.Pods, metrics.Pod{Namespace: p.job.key.Namespace, Name: p.name, Node: p.node.name, Resource: p.node.pool.Resource, Model: p.node.pool.Model, Devices: p.devices,
 			OwnerKind: kind, OwnerName: name})
 	}
-	used := c.kueue.usage()
+	used := c.kueue.workloads.usage()
 	for i := range c.world.Spec.Queues {
 		q := c.kueue.quota.queues[c.world.Spec.Queues[i].Name]
 		for _, f := range c.kueue.quota.flavors {

@@ -71,7 +71,7 @@ func (c *cluster) holds(r *Run) bool {
 		return false
 	}
 	limit := ledgerTTL
-	if r.placements[n-1].at.Before(c.world.leaderlessAt) || !slices.ContainsFunc(c.pods, func(p *pod) bool { return p.node != nil }) {
+	if r.placements[n-1].at.Before(c.world.leaderlessAt) || c.bound.isEmpty() {
 		limit = unownedTTL
 	}
 	p, now := &r.placements[n-1], c.world.loop.Now()

@@ -62,7 +62,7 @@ func (c *cluster) describe() string {
 	for _, n := range c.nodes {
 		nodes = append(nodes, fmt.Sprintf("%d/%d", n.free(), n.pool.Devices))
 	}
-	used := c.kueue.usage()
+	used := c.kueue.workloads.usage()
 	for _, name := range slices.Sorted(maps.Keys(c.kueue.quota.queues)) {
 		for _, f := range c.kueue.quota.flavors {
 			queues = append(queues, fmt.Sprintf("%s/%s %d", name, f.name, c.kueue.quota.available(name, f.name, used)))
@@ -121,7 +121,7 @@ func (c *cluster) takes(j *Job) bool {
 }
 
 func (c *cluster) hasQuota(j *Job, devices int64) bool {
-	used := c.kueue.usage()
+	used := c.kueue.workloads.usage()
 	for _, f := range c.kueue.quota.flavors {
 		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && c.kueue.quota.available(j.Queue, f.name, used) >= devices {
 			return true
@@ -134,22 +134,10 @@ func (c *cluster) hasQuota(j *Job, devices int64) bool {
 func (c *cluster) placeable(j *Job, limit int64) int64 {
 	n := int64(0)
 	for _, node := range c.nodes {
-		var extra []*pod
-		for n < limit && node.fits(j) {
-			p := &pod{devices: j.Devices, cpu: effectiveCPU(j), memory: j.Memory}
-			node.pods = append(node.pods, p)
-			extra = append(extra, p)
-			n++
-		}
-		node.pods = node.pods[:len(node.pods)-len(extra)]
+		n += node.placeable(j, limit-n)
 	}
 	if quota := c.spec.ResourceQuota; quota > 0 {
-		for _, p := range c.pods {
-			if p.node != nil {
-				quota -= p.devices
-			}
-		}
-		n = min(n, max(0, quota)/j.Devices)
+		n = min(n, max(0, quota-c.devicesBound)/j.Devices)
 	}
 	return n
 }

@@ -10,7 +10,7 @@ import (
 // newWorkerKueue is the Kueue of a worker.
 func (c *cluster) newWorkerKueue(flavors []flavor) *kueueControl {
 	w := c.world
-	store := &localWorkloads{objects: map[types.NamespacedName]*kueue.Workload{}}
+	store := &localWorkloads{liveWorkloads: newLiveWorkloads()}
 	k := &kueueControl{world: w, name: c.spec.Name, workloads: store, pending: map[types.NamespacedName]bool{}, timers: map[types.NamespacedName]time.Time{},
 		quota: &quota{queues: map[string]*clusterQueue{}, flavors: flavors}, podsReadyTimeout: c.spec.PodsReadyTimeout}
 	store.onWrite = k.changed

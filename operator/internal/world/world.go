@@ -98,7 +98,7 @@ func New(spec Spec, scheme *runtime.Scheme, rules *metrics.Rules, now func() tim
 	for i := range spec.Clusters {
 		w.clusters = append(w.clusters, newCluster(w, &w.Spec.Clusters[i]))
 	}
-	w.hubStore = &hubWorkloads{server: w.Hub, live: map[types.NamespacedName]*kueue.Workload{}}
+	w.hubStore = &hubWorkloads{server: w.Hub, liveWorkloads: newLiveWorkloads()}
 	w.kueue = w.newHubKueue(flavors)
 	w.multiKueue = &multiKueue{world: w, check: multiKueueAC, remotes: map[string]*remote{}, pending: map[types.NamespacedName]time.Time{}, deleted: map[types.NamespacedName]*kueue.Workload{}}
 	w.kueue.then = func(key types.NamespacedName) { w.multiKueue.changed(key, 0) }
@@ -174,9 +174,9 @@ func flavorsOf(clusters []Cluster) []flavor {
 // the operator, so that it only schedules.
 func (w *World) onHubChange(e hub.Event) {
 	if wl, isWorkload := e.New.(*kueue.Workload); isWorkload && e.Type != hub.Deleted {
-		w.hubStore.note(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, wl)
+		w.hubStore.put(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, wl)
 	} else if wl, isWorkload := e.Old.(*kueue.Workload); isWorkload {
-		w.hubStore.note(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, nil)
+		w.hubStore.put(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, nil)
 	}
 	w.loop.After(0, func() { w.handle(e) })
 }
