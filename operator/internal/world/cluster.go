@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 
@@ -95,7 +97,7 @@ type cluster struct {
 	kueue *kueueControl
 	nodes []*node
 	added map[*Pool]int
-	jobs  map[string]*remoteJob // by namespace/name of the job
+	jobs  map[types.NamespacedName]*remoteJob // by the first Workload of the job
 	// bound are the pods with a node, waiting those without one, each in the order of their creation. bound pods
 	// request devices.
 	bound, waiting podList
@@ -107,6 +109,8 @@ type cluster struct {
 	scrapedAt time.Time // last scrape of its exporters
 	// metricsFoundAt is since when its metrics are complete again.
 	metricsFoundAt time.Time
+	// emptied is the cluster without pods; nil = not needed yet.
+	emptied *cluster
 	// objects that prerequisites of gates name.
 	objects []metrics.Object
 	// dead parts of the worker.
@@ -115,7 +119,7 @@ type cluster struct {
 }
 
 func newCluster(w *World, spec *Cluster) *cluster {
-	c := &cluster{world: w, spec: spec, added: map[*Pool]int{}, jobs: map[string]*remoteJob{}, reachable: true}
+	c := &cluster{world: w, spec: spec, added: map[*Pool]int{}, jobs: map[types.NamespacedName]*remoteJob{}, reachable: true}
 	for i := range spec.Pools {
 		for range spec.Pools[i].Nodes {
 			c.addNode(&spec.Pools[i])

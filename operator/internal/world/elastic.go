@@ -269,11 +269,11 @@ func (r *Run) keys() []types.NamespacedName {
 }
 
 // jobName identifies the job of a Workload on a worker.
-func (w *World) jobName(key types.NamespacedName) string {
+func (w *World) jobName(key types.NamespacedName) types.NamespacedName {
 	if r := w.runs[key]; r != nil {
-		key = r.keys()[0]
+		return r.keys()[0]
 	}
-	return key.String()
+	return key
 }
 
 // jobFor is the job of a Workload on the cluster, whichever slice it runs for; nil = none.

@@ -180,13 +180,16 @@ func (w *World) submit(j *Job) {
 func (w *World) newRun(j *Job) *Run {
 	key := key(j)
 	uid := types.UID(j.Name + "-" + strconv.FormatUint(w.Spec.Seed, 10))
-	run := &Run{Job: j, world: w, Key: key, UID: uid, Submitted: w.loop.Now(), running: map[string]time.Time{}, killers: map[string]int{}}
+	run := &Run{Job: j, world: w, serial: len(w.order), Key: key, UID: uid, Submitted: w.loop.Now(), running: map[string]time.Time{}, killers: map[string]int{}}
+	if former := w.runs[key]; former != nil { // a job of the same name was deleted
+		run.jobs = former.jobs
+	}
 	if j.Elastic {
 		own := *j // its size changes
 		run.Job, run.slices = &own, []types.NamespacedName{key}
 	}
 	w.runs[key] = run
-	w.order = append(w.order, run)
+	w.order, w.open = append(w.order, run), append(w.open, run)
 	w.jobs[key] = &batchJob{spec: j, key: key, suspended: true, pods: j.Pods}
 	w.note("submit %s: %d x %d %s %s, priority %d, %s", j.Name, j.Pods, j.Devices, j.Resource, j.Model, j.Priority, j.Duration)
 	return run

@@ -120,6 +120,8 @@ func (r *remoteJob) finish() {
 type Run struct {
 	*Job
 	world *World
+	// serial is the number of the run in the world.
+	serial int
 	// Key is the Workload; of an elastic job, the slice on which Kueue acts.
 	Key types.NamespacedName
 	// slices are all Workloads of an elastic job.
@@ -133,6 +135,8 @@ type Run struct {
 	Deleted bool
 	// Where it runs now, by cluster, since when.
 	running map[string]time.Time
+	// jobs is the number of clusters with a job of the run.
+	jobs int
 	// ended is set once a copy has finished.
 	ended bool
 	// Failures are the placements that ended before all pods ran.
@@ -151,7 +155,14 @@ type Run struct {
 	falseSince map[string]time.Time
 	// fitsSince is since when a cluster is free for the waiting job.
 	fitsSince time.Time
+	// findsEnd is the result of mayEnd for a job that is not elastic; nil = not known yet.
+	findsEnd *bool
+	// waitedAt is the number of the last check of the invariants at which the gate had not decided the job.
+	waitedAt int
 }
+
+// isOver reports whether the job is done or deleted.
+func (r *Run) isOver() bool { return !r.Done.IsZero() || r.Deleted }
 
 // placement is one time that a cluster admitted a job for the hub.
 type placement struct {

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -20,12 +21,17 @@ type liveWorkloads struct {
 	sorted []types.NamespacedName
 	// waiting are the names of those that neither hold quota nor have finished.
 	waiting map[types.NamespacedName]bool
+	// undecided are the names of those with quota that have no cluster, or whose gate has not decided.
+	undecided map[types.NamespacedName]bool
+	// sent are the names of those that were sent to a cluster and have not finished, by cluster.
+	sent map[string]map[types.NamespacedName]bool
 	// used is the quota that each queue has given away, by queue and flavor.
 	used map[string]map[string]int64
 }
 
 func newLiveWorkloads() liveWorkloads {
-	return liveWorkloads{byKey: map[types.NamespacedName]*kueue.Workload{}, waiting: map[types.NamespacedName]bool{}, used: map[string]map[string]int64{}}
+	return liveWorkloads{byKey: map[types.NamespacedName]*kueue.Workload{}, waiting: map[types.NamespacedName]bool{},
+		undecided: map[types.NamespacedName]bool{}, sent: map[string]map[types.NamespacedName]bool{}, used: map[string]map[string]int64{}}
 }
 
 func (l *liveWorkloads) get(key types.NamespacedName) *kueue.Workload {
@@ -38,32 +44,67 @@ func (l *liveWorkloads) get(key types.NamespacedName) *kueue.Workload {
 func (l *liveWorkloads) put(key types.NamespacedName, wl *kueue.Workload) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old := l.byKey[key]
-	if (old == nil) != (wl == nil) {
+	if old := l.byKey[key]; old != nil {
+		l.forget(key, old)
+	} else {
 		l.sorted = nil
-	}
-	if old != nil {
-		l.count(old, -1)
 	}
 	if wl == nil {
 		delete(l.byKey, key)
-		delete(l.waiting, key)
+		l.sorted = nil
 		return
 	}
 	l.byKey[key] = wl
-	l.count(wl, 1)
-	if wl.Status.Admission == nil && !kueuestate.IsFinished(wl) {
+	switch {
+	case kueuestate.IsFinished(wl):
+		return
+	case wl.Status.Admission == nil:
 		l.waiting[key] = true
-	} else {
-		delete(l.waiting, key)
+	default:
+		l.count(wl, 1)
+		if check := kueuestate.FindCheck(wl, checkName); wl.Status.ClusterName == nil || check != nil && check.State == kueue.CheckStatePending {
+			l.undecided[key] = true
+		}
+	}
+	for cluster := range sentTo(wl) {
+		if l.sent[cluster] == nil {
+			l.sent[cluster] = map[types.NamespacedName]bool{}
+		}
+		l.sent[cluster][key] = true
 	}
 }
 
-// count adds the quota of a workload that holds some, n times.
-func (l *liveWorkloads) count(wl *kueue.Workload, n int64) {
-	if wl.Status.Admission == nil || kueuestate.IsFinished(wl) {
+// forget undoes what put noted of an object.
+func (l *liveWorkloads) forget(key types.NamespacedName, old *kueue.Workload) {
+	if kueuestate.IsFinished(old) {
 		return
 	}
+	if old.Status.Admission != nil {
+		l.count(old, -1)
+	}
+	delete(l.waiting, key)
+	delete(l.undecided, key)
+	for cluster := range sentTo(old) {
+		delete(l.sent[cluster], key)
+	}
+}
+
+// sentTo are the clusters that a workload was sent to.
+func sentTo(wl *kueue.Workload) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, name := range wl.Status.NominatedClusterNames {
+			if !yield(name) {
+				return
+			}
+		}
+		if wl.Status.ClusterName != nil {
+			yield(*wl.Status.ClusterName)
+		}
+	}
+}
+
+// count adds the quota that a workload holds, n times.
+func (l *liveWorkloads) count(wl *kueue.Workload, n int64) {
 	queue := string(wl.Status.Admission.ClusterQueue)
 	for flavor, devices := range requestOf(wl) {
 		addTo(l.used, queue, flavor, n*devices)
@@ -90,6 +131,25 @@ func (l *liveWorkloads) pending() []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.SortedFunc(maps.Keys(l.waiting), compareKeys)
+}
+
+// undecidedKeys are the names of workloads with quota that have no cluster, or whose gate has not decided, in no order.
+func (l *liveWorkloads) undecidedKeys() []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.undecided))
+}
+
+// anySent reports whether a condition holds for any of the workloads that were sent to a cluster.
+func (l *liveWorkloads) anySent(cluster string, holds func(types.NamespacedName) bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.sent[cluster] {
+		if holds(key) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *liveWorkloads) usage() map[string]map[string]int64 {

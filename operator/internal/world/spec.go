@@ -178,6 +178,8 @@ type Settings struct {
 	HubPodsReadyTimeout time.Duration
 	// OtherCheckDelay is the time that checks of other controllers take.
 	OtherCheckDelay time.Duration
+	// CheckInterval is the time between two checks of the invariants; default 5 s.
+	CheckInterval time.Duration
 	// Standbys are processes of the operator beside the one that leads.
 	Standbys int
 	// QueryTime is the mean time that the metrics store takes for a query; default 50 ms.

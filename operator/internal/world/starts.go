@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
@@ -95,21 +96,26 @@ func (w *World) settled(c *cluster) bool {
 
 // isQuiet reports whether the cluster is connected, decided, and no job is on its way to it.
 func (w *World) isQuiet(c *cluster) bool {
+	if w.quiet == nil {
+		return w.findQuiet(c)
+	}
+	known, isKnown := w.quiet[c]
+	if !isKnown {
+		known = w.findQuiet(c)
+		w.quiet[c] = known
+	}
+	return known
+}
+
+func (w *World) findQuiet(c *cluster) bool {
 	r := w.multiKueue.remotes[c.spec.Name]
 	if !c.reachable || r == nil || !r.connected || !slices.Contains(w.ocm.decided, c.spec.Name) || c.schedulerDead || c.startsFail {
 		return false
 	}
-	for _, key := range w.kueue.workloads.keys() {
-		wl := w.kueue.workloads.get(key)
-		if kueuestate.IsFinished(wl) {
-			continue
-		}
-		isSent := slices.Contains(wl.Status.NominatedClusterNames, c.spec.Name) || wl.Status.ClusterName != nil && *wl.Status.ClusterName == c.spec.Name
-		if j := c.jobFor(key); isSent && (j == nil || w.isGrowing(c, key) || !j.podsReady() && j.spec.Behavior != NeverReady) {
-			return false
-		}
-	}
-	return true
+	return !w.hubStore.anySent(c.spec.Name, func(key types.NamespacedName) bool {
+		j := c.jobFor(key)
+		return j == nil || w.isGrowing(c, key) || !j.podsReady() && j.spec.Behavior != NeverReady
+	})
 }
 
 // takes reports whether all pods of a job fit on the cluster now, by nodes and by the worker's quota.

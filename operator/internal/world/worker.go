@@ -57,9 +57,15 @@ func (c *cluster) createJob(key types.NamespacedName, local *batchJob) {
 	if c.kueue.workloads.get(key) == nil {
 		return
 	}
-	c.jobs[c.world.jobName(key)] = &remoteJob{batchJob: batchJob{spec: local.spec, key: key, suspended: true}, on: c, run: c.world.runs[key]}
-	c.kueue.changed(key)
+	c.addJob(&remoteJob{batchJob: batchJob{spec: local.spec, key: key, suspended: true}, on: c, run: c.world.runs[key]})
 	c.createSet(key)
+}
+
+func (c *cluster) addJob(j *remoteJob) {
+	name := c.world.jobName(j.key)
+	c.jobs[name] = j
+	c.world.runs[name].jobs++
+	c.kueue.changed(j.key)
 }
 
 // deleteJob deletes a job with its pods.
@@ -75,7 +81,9 @@ func (c *cluster) endJob(key types.NamespacedName) {
 	}
 	j.deleted = true
 	j.stop()
-	delete(c.jobs, c.world.jobName(key))
+	name := c.world.jobName(key)
+	delete(c.jobs, name)
+	c.world.runs[name].jobs--
 }
 
 // loseCopy deletes a copy on the worker behind MultiKueue's back.

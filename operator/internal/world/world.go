@@ -55,7 +55,15 @@ type World struct {
 
 	runs  map[types.NamespacedName]*Run
 	order []*Run
-	jobs  map[types.NamespacedName]*batchJob
+	// open are the runs that were not over at the last check, in order, and preemptors those for which a running
+	// job was preempted.
+	open, preemptors []*Run
+	checks           int
+	// quiet are the results of isQuiet while the state of the world does not change; nil = it may change.
+	quiet map[*cluster]bool
+	// workloads is the number of Workloads of the spec's jobs.
+	workloads int
+	jobs      map[types.NamespacedName]*batchJob
 
 	replay  *Replay // nil = none
 	metrics metricsState
@@ -89,7 +97,7 @@ func New(spec Spec, scheme *runtime.Scheme, rules *metrics.Rules, now func() tim
 	spec = complete(spec)
 	w := &World{Spec: spec, Loop: NewLoop(now), settings: spec.Settings, dice: newDice(spec.Seed), start: now(),
 		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){}}
-	w.loop = w.Loop
+	w.loop, w.workloads = w.Loop, spec.workloads()
 	w.Hub = hub.NewServer(scheme, now)
 	if err := w.metrics.open(w, rules); err != nil {
 		return nil, err
@@ -263,7 +271,7 @@ func (w *World) plan() {
 		f := &w.Spec.Faults[i]
 		w.loop.After(f.At, func() { w.begin(f) })
 	}
-	w.loop.After(checkInterval, w.check)
+	w.loop.After(w.settings.CheckInterval, w.check)
 }
 
 // LastPlanned is the time of the last arrival, fault, or end of one.
@@ -290,6 +298,7 @@ func complete(spec Spec) Spec {
 	s.QueryTime = cmp.Or(s.QueryTime, 50*time.Millisecond)
 	s.OtherCheckDelay = cmp.Or(s.OtherCheckDelay, 5*time.Second)
 	s.Length = cmp.Or(s.Length, 4*time.Hour)
+	s.CheckInterval = cmp.Or(s.CheckInterval, checkInterval)
 	total := map[string]int64{}
 	for i := range spec.Clusters {
 		c := &spec.Clusters[i]
