@@ -130,7 +130,7 @@ func newCluster(w *World, spec *Cluster) *cluster {
 
 func (c *cluster) addNode(p *Pool) {
 	c.added[p]++
-	c.nodes = append(c.nodes, &node{name: fmt.Sprintf("%s-%s-%d", c.spec.Name, flavorOf(p.Model), len(c.nodes)), pool: p, ready: true})
+	c.nodes = append(c.nodes, &node{name: fmt.Sprintf("%s-%s-%d", c.spec.Name, FlavorOf(p.Model), len(c.nodes)), pool: p, ready: true})
 }
 
 // devices are the devices of the nodes by model.
@@ -213,7 +213,7 @@ func (c *cluster) growFor(j *Job) {
 			continue
 		}
 		c.added[p]++
-		n := &node{name: fmt.Sprintf("%s-%s-%d", c.spec.Name, flavorOf(p.Model), len(c.nodes)), pool: p}
+		n := &node{name: fmt.Sprintf("%s-%s-%d", c.spec.Name, FlavorOf(p.Model), len(c.nodes)), pool: p}
 		c.nodes = append(c.nodes, n)
 		c.world.note("%s: node %s is on its way", c.spec.Name, n.name)
 		c.world.loop.After(p.StartTime, func() { n.ready = true; c.schedulePods() })

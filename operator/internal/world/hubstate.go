@@ -1,7 +1,6 @@
 package world
 
 import (
-	"context"
 	"slices"
 	"strconv"
 	"time"
@@ -38,30 +37,21 @@ const (
 // hubWorkloads are the Workloads on the hub.
 type hubWorkloads struct {
 	liveWorkloads
-	server *hub.Server
+	store hub.Store
 }
 
 func (h *hubWorkloads) update(key types.NamespacedName, change func(*kueue.Workload) bool) bool {
-	changed, err := hub.Update(h.server, key, kueueManager, change)
+	changed, err := hub.Update(h.store, key, kueueManager, change)
 	return err == nil && changed
 }
 
 func (h *hubWorkloads) remove(key types.NamespacedName) {
-	if wl := h.get(key); wl != nil {
-		_ = client.IgnoreNotFound(h.server.Client(kueueManager).Delete(context.Background(), wl.DeepCopy()))
-	}
+	_ = client.IgnoreNotFound(h.store.Remove(&kueue.Workload{}, key, kueueManager))
 }
 
 // create stores an object with its status on the hub.
 func (w *World) create(obj client.Object) {
-	c := w.Hub.Client("admin")
-	status := obj.DeepCopyObject().(client.Object)
-	if err := c.Create(context.Background(), obj); err != nil {
-		panic(err)
-	}
-	status.SetResourceVersion(obj.GetResourceVersion())
-	status.SetUID(obj.GetUID())
-	if err := c.Status().Update(context.Background(), status); client.IgnoreNotFound(err) != nil { // some kinds have no status
+	if err := w.objects.Add(obj, "admin"); err != nil {
 		panic(err)
 	}
 }
@@ -161,7 +151,7 @@ func (w *World) reportConnection(cluster string, connected bool) {
 	if !connected {
 		status, reason, message = metav1.ConditionFalse, "ClientConnectionFailed", "connection refused"
 	}
-	_, _ = hub.Update(w.Hub, types.NamespacedName{Name: cluster}, "kueue", func(mk *kueue.MultiKueueCluster) bool {
+	_, _ = hub.Update(w.objects, types.NamespacedName{Name: cluster}, "kueue", func(mk *kueue.MultiKueueCluster) bool {
 		return apimeta.SetStatusCondition(&mk.Status.Conditions, metav1.Condition{Type: kueue.MultiKueueClusterActive, Status: status, Reason: reason, Message: message, LastTransitionTime: w.kueue.stamp()})
 	})
 }
@@ -189,7 +179,7 @@ func (w *World) newRun(j *Job) *Run {
 		run.Job, run.slices = &own, []types.NamespacedName{key}
 	}
 	w.runs[key] = run
-	w.order, w.open = append(w.order, run), append(w.open, run)
+	w.order, w.unfinished = append(w.order, run), append(w.unfinished, run)
 	w.jobs[key] = &batchJob{spec: j, key: key, suspended: true, pods: j.Pods}
 	w.note("submit %s: %d x %d %s %s, priority %d, %s", j.Name, j.Pods, j.Devices, j.Resource, j.Model, j.Priority, j.Duration)
 	return run

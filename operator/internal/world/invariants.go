@@ -104,8 +104,8 @@ func (w *World) check() {
 	}
 	holds := w.Operator.Holds()
 	w.markUndecided()
-	w.open = slices.DeleteFunc(w.open, (*Run).isOver)
-	for _, r := range w.open {
+	w.unfinished = slices.DeleteFunc(w.unfinished, (*Run).isOver)
+	for _, r := range w.unfinished {
 		if r.jobs > 1 {
 			w.checkCopies(r)
 		}
@@ -269,10 +269,10 @@ func (w *World) passOtherCheck(key types.NamespacedName, r *Run) {
 
 // AllOver reports whether every job is over that can end.
 func (w *World) AllOver() bool {
-	for len(w.open) > 0 && w.open[0].isOver() {
-		w.open = w.open[1:]
+	for len(w.unfinished) > 0 && w.unfinished[0].isOver() {
+		w.unfinished = w.unfinished[1:]
 	}
-	return len(w.order) == w.workloads && !slices.ContainsFunc(w.open, func(r *Run) bool { return !r.isOver() && r.mayEnd() })
+	return len(w.order) == w.workloads && !slices.ContainsFunc(w.unfinished, func(r *Run) bool { return !r.isOver() && r.mayEnd() })
 }
 
 // mayEnd reports whether the job can end in this world: its pods succeed, an empty cluster takes them, and an

@@ -55,8 +55,8 @@ func (q *quota) takes(j *Job, devices int64) bool {
 	return false
 }
 
-// flavorOf is the name of the ResourceFlavor of a device model.
-func flavorOf(model string) string { return strings.ToLower(model) }
+// FlavorOf is the name of the ResourceFlavor of a device model.
+func FlavorOf(model string) string { return strings.ToLower(model) }
 
 func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))

@@ -104,7 +104,7 @@ func (w *World) Replay(record *story.Record) *Replay {
 func (w *World) setScore(cluster string, value int32) {
 	key := types.NamespacedName{Namespace: cluster, Name: policyName}
 	scores := []clusterv1alpha1.AddOnPlacementScoreItem{{Name: scoreName, Value: value}}
-	_, err := hub.Update(w.Hub, key, "scores", func(s *clusterv1alpha1.AddOnPlacementScore) bool {
+	_, err := hub.Update(w.objects, key, "scores", func(s *clusterv1alpha1.AddOnPlacementScore) bool {
 		s.Status.Scores = scores
 		return true
 	})

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/world/hub"
@@ -50,15 +51,16 @@ type World struct {
 	multiKueue *multiKueue
 	ocm        *ocm
 	hubStore   *hubWorkloads
+	objects    hub.Store
 	config     *kueue.MultiKueueConfig
 	mkClusters map[string]*kueue.MultiKueueCluster
 
 	runs  map[types.NamespacedName]*Run
 	order []*Run
-	// open are the runs that were not over at the last check, in order, and preemptors those for which a running
+	// unfinished are the runs that were not over at the last check, in order, and preemptors those for which a running
 	// job was preempted.
-	open, preemptors []*Run
-	checks           int
+	unfinished, preemptors []*Run
+	checks                 int
 	// quiet are the results of isQuiet while the state of the world does not change; nil = it may change.
 	quiet map[*cluster]bool
 	// workloads is the number of Workloads of the spec's jobs.
@@ -92,21 +94,46 @@ type Operator interface {
 	Holds() map[string][]string
 }
 
-// New builds a world before its first event. now is the clock.
+// New builds a world with an API server and a metrics store before its first event. now is the clock.
 func New(spec Spec, scheme *runtime.Scheme, rules *metrics.Rules, now func() time.Time) (*World, error) {
-	spec = complete(spec)
-	w := &World{Spec: spec, Loop: NewLoop(now), settings: spec.Settings, dice: newDice(spec.Seed), start: now(),
-		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){}}
-	w.loop, w.workloads = w.Loop, spec.workloads()
+	w := newWorld(spec, now)
 	w.Hub = hub.NewServer(scheme, now)
+	w.objects = w.Hub
 	if err := w.metrics.open(w, rules); err != nil {
 		return nil, err
 	}
+	w.open()
+	return w, nil
+}
+
+// NewPlain builds a world without API server and metrics store. The hub's objects are in maps, and Candidates has
+// the results of queries.
+func NewPlain(spec Spec, now func() time.Time) *World {
+	w := newWorld(spec, now)
+	w.objects = hub.NewObjects(now, copyOf)
+	w.open()
+	return w
+}
+
+// copyOf is a copy of an object that may be changed.
+func copyOf(obj client.Object) client.Object {
+	if wl, ok := obj.(*kueue.Workload); ok {
+		return copyOfWorkload(wl)
+	}
+	return obj.DeepCopyObject().(client.Object)
+}
+
+func newWorld(spec Spec, now func() time.Time) *World {
+	spec = complete(spec)
+	w := &World{Spec: spec, Loop: NewLoop(now), settings: spec.Settings, dice: newDice(spec.Seed), start: now(),
+		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){},
+		faults: faultState{lost: map[string]string{}, lies: map[string]int64{}}}
+	w.loop, w.workloads = w.Loop, spec.workloads()
 	flavors := flavorsOf(spec.Clusters)
 	for i := range spec.Clusters {
 		w.clusters = append(w.clusters, newCluster(w, &w.Spec.Clusters[i]))
 	}
-	w.hubStore = &hubWorkloads{server: w.Hub, liveWorkloads: newLiveWorkloads()}
+	w.hubStore = &hubWorkloads{liveWorkloads: newLiveWorkloads()}
 	w.kueue = w.newHubKueue(flavors)
 	w.multiKueue = &multiKueue{world: w, check: multiKueueAC, remotes: map[string]*remote{}, pending: map[types.NamespacedName]time.Time{}, deleted: map[types.NamespacedName]*kueue.Workload{}}
 	w.kueue.then = func(key types.NamespacedName) { w.multiKueue.changed(key, 0) }
@@ -115,12 +142,17 @@ func New(spec Spec, scheme *runtime.Scheme, rules *metrics.Rules, now func() tim
 		c.kueue = c.newWorkerKueue(flavors)
 		w.multiKueue.remotes[c.spec.Name] = &remote{cluster: c, tokens: clientBurst, at: now()}
 	}
-	w.Hub.OnChange(w.onHubChange)
+	return w
+}
+
+// open creates what the hub has in the beginning, and schedules what will happen.
+func (w *World) open() {
+	w.hubStore.store = w.objects
+	w.objects.OnChange(w.onHubChange)
 	w.createHub()
-	w.metrics.start()
+	w.metrics.start(w)
 	w.plan()
 	w.loop.After(collectInterval, w.multiKueue.collect)
-	return w, nil
 }
 
 func (w *World) newHubKueue(flavors []flavor) *kueueControl {
@@ -159,7 +191,7 @@ func (w *World) newHubKueue(flavors []flavor) *kueueControl {
 func byFlavor(byModel map[string]int64) map[string]int64 {
 	sum := map[string]int64{}
 	for model, n := range byModel {
-		sum[flavorOf(model)] = n
+		sum[FlavorOf(model)] = n
 	}
 	return sum
 }
@@ -169,7 +201,7 @@ func flavorsOf(clusters []Cluster) []flavor {
 	var list []flavor
 	for i := range clusters {
 		for _, p := range clusters[i].Pools {
-			f := flavor{flavorOf(p.Model), p.Model, p.Resource}
+			f := flavor{FlavorOf(p.Model), p.Model, p.Resource}
 			if !slices.Contains(list, f) {
 				list = append(list, f)
 			}
