@@ -28,6 +28,7 @@ type pod struct {
 	job     *remoteJob
 	node    *node
 	created time.Time
+	boundAt time.Time
 	// serial is the number of the pod on its cluster, at its position in a podList.
 	serial, at int
 	// devices, cpu and memory are what the scheduler counts for the pod.
@@ -107,6 +108,7 @@ type cluster struct {
 	reachable bool
 	foundAt   time.Time // since when it is reachable again
 	scrapedAt time.Time // last scrape of its exporters
+	shown     bool      // by which: any pod
 	// metricsFoundAt is since when its metrics are complete again.
 	metricsFoundAt time.Time
 	// emptied is the cluster without pods; nil = not needed yet.
@@ -188,6 +190,7 @@ func (c *cluster) bind(p *pod, n *node) {
 	c.waiting.remove(p)
 	c.bound.add(p)
 	c.devicesBound += p.devices
+	p.boundAt = c.world.loop.Now()
 	n.add(p)
 }
 

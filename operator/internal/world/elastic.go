@@ -279,10 +279,14 @@ func (w *World) jobName(key types.NamespacedName) types.NamespacedName {
 // jobFor is the job of a Workload on the cluster, whichever slice it runs for; nil = none.
 func (c *cluster) jobFor(key types.NamespacedName) *remoteJob { return c.jobs[c.world.jobName(key)] }
 
-// expire deletes a finished elastic job after a time.
+// expire deletes a finished job after a time.
 func (w *World) expire(r *Run) {
+	keeps := w.settings.KeepsFinished
 	if r.Elastic {
-		w.loop.After(keepsElastic, func() { w.removeJob(r) })
+		keeps = keepsElastic
+	}
+	if keeps > 0 {
+		w.loop.After(keeps, func() { w.removeJob(r) })
 	}
 }
 

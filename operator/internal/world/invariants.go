@@ -214,6 +214,7 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolin
 		if !slices.Equal(old.Status.NominatedClusterNames, wl.Status.NominatedClusterNames) {
 			w.note("%s is nominated to %v", r.Name, wl.Status.NominatedClusterNames)
 			if len(wl.Status.NominatedClusterNames) > 0 {
+				r.Nominated = append(r.Nominated, strings.Join(wl.Status.NominatedClusterNames, " "))
 				r.misled = slices.ContainsFunc(wl.Status.NominatedClusterNames, w.lies)
 			}
 		}

@@ -131,6 +131,8 @@ type Run struct {
 	UID types.UID
 	// Submitted, Started (first time that all its pods ran) and Done (the hub knows that it ended).
 	Submitted, Started, Done time.Time
+	// Nominated are the lists of clusters that it was nominated to, in their order.
+	Nominated []string
 	// Deleted by its user.
 	Deleted bool
 	// Where it runs now, by cluster, since when.

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"math"
 	"net/http"
 	"time"
 
@@ -50,7 +49,7 @@ func (m *metricsState) scrape(c *cluster) {
 	now := w.loop.Now()
 	nodesFailed, kueueFailed := w.failedTargets(c)
 	if !nodesFailed {
-		c.scrapedAt = now
+		c.scrapedAt, c.shown = now, !c.bound.isEmpty()
 	}
 	summary := c.summary(now)
 	summary.NodesFailed, summary.KueueFailed = nodesFailed, kueueFailed
@@ -93,8 +92,7 @@ func (m *metricsState) intercept(_ *http.Request, expr string) metrics.Response 
 	w := m.world
 	w.faults.mu.Lock()
 	defer w.faults.mu.Unlock()
-	mean := w.settings.QueryTime
-	r := metrics.Response{Latency: w.faults.promSlow + time.Duration(float64(mean)*(0.2+math.Min(6, -math.Log(1-w.dice.fraction("query "+expr)))))}
+	r := metrics.Response{Latency: w.faults.promSlow + w.queryTime("query "+expr)}
 	if w.faults.promDown > 0 {
 		r.Status, r.Body = http.StatusServiceUnavailable, "no healthy upstream"
 	}
@@ -154,24 +152,21 @@ func (c *cluster) queues() (list []metrics.Queue) {
 // summary is what the default queries of gates read of a scrape. Nodes that differ only in their names are counted.
 func (c *cluster) summary(at time.Time) *metrics.Summary {
 	s := &metrics.Summary{At: at, Queues: c.queues()}
-	type kind struct {
-		pool                *Pool
-		allocated, unusable int64
-	}
-	groups := map[kind]int{}
+	last := map[*Pool][]int{} // groups by the number of allocated devices, of the last nodes
 	for _, n := range c.nodes {
 		if !n.ready {
 			continue
 		}
-		k := kind{n.pool, n.devices, n.unusable}
-		i, exists := groups[k]
-		if !exists {
-			i = len(s.Groups)
-			groups[k] = i
+		if last[n.pool] == nil {
+			last[n.pool] = make([]int, n.pool.Devices+1)
+		}
+		i := &last[n.pool][n.devices]
+		if *i == 0 || s.Groups[*i-1].Unhealthy != n.unusable {
 			s.Groups = append(s.Groups, metrics.NodeGroup{Resource: n.pool.Resource, Model: n.pool.Model, Taint: n.pool.Taint,
 				Devices: n.pool.Devices + c.world.faults.lies[c.spec.Name], Allocated: n.devices, Unhealthy: n.unusable})
+			*i = len(s.Groups)
 		}
-		s.Groups[i].Nodes++
+		s.Groups[*i-1].Nodes++
 	}
 	return s
 }

@@ -178,6 +178,8 @@ type Settings struct {
 	HubPodsReadyTimeout time.Duration
 	// OtherCheckDelay is the time that checks of other controllers take.
 	OtherCheckDelay time.Duration
+	// KeepsFinished is for how long a finished job exists (ttlSecondsAfterFinished); zero = for ever.
+	KeepsFinished time.Duration
 	// CheckInterval is the time between two checks of the invariants; default 5 s.
 	CheckInterval time.Duration
 	// Standbys are processes of the operator beside the one that leads.

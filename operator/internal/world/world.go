@@ -77,6 +77,8 @@ type World struct {
 	log      []string
 	// Verbose prints each line of the log.
 	Verbose func(string)
+	// Quiet: the world has no log.
+	Quiet bool
 }
 
 // Operator is what the world knows of the operator.
@@ -256,6 +258,9 @@ func (w *World) handle(e hub.Event) {
 
 // note adds a line to the world's log.
 func (w *World) note(format string, args ...any) {
+	if w.Quiet {
+		return
+	}
 	line := fmt.Sprintf("%8.3fs ", w.loop.Now().Sub(w.start).Seconds()) + fmt.Sprintf(format, args...)
 	w.log = append(w.log, line)
 	if w.Verbose != nil {
