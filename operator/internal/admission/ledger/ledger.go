@@ -34,13 +34,16 @@ type Ledger struct {
 	// entries by workload UID and cluster.
 	entries map[string]map[string]Entry
 	credits []Credit
-	// running workloads by UID, and by cluster; the latter is nil after a change.
-	running          map[string]Running
-	runningByCluster map[string][]Running
+	// running workloads by UID, and by cluster. The map by cluster and its lists are replaced, never changed.
+	running          map[string]*Running
+	runningByCluster map[string][]*Running
 	// holds by cluster. The slice is replaced, never changed.
 	holds []Hold
-	// view is the copy of the current generation; nil after a change.
-	view *View
+	// view is the copy of the current generation; nil after a change. last is the copy before it, and changed are
+	// the clusters whose entries or credits differ from it: most changes concern one cluster of many.
+	view    *View
+	last    View
+	changed map[string]bool
 }
 
 // put adds or replaces an entry.
@@ -49,7 +52,7 @@ func (l *Ledger) put(e Entry) {
 		l.entries[e.UID] = map[string]Entry{}
 	}
 	l.entries[e.UID][e.Cluster] = e
-	l.invalidate()
+	l.invalidate(e.Cluster)
 }
 
 func (l *Ledger) remove(e Entry) {
@@ -57,7 +60,7 @@ func (l *Ledger) remove(e Entry) {
 	if len(l.entries[e.UID]) == 0 {
 		delete(l.entries, e.UID)
 	}
-	l.invalidate()
+	l.invalidate(e.Cluster)
 }
 
 // all returns the entries. The loop may remove or replace the current one.
@@ -80,7 +83,7 @@ func (l *Ledger) currentOf(uid string) []Entry {
 
 // New returns an empty ledger. See the fields Settle and TTL.
 func New(settle, ttl time.Duration) *Ledger {
-	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, running: map[string]Running{}}
+	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, running: map[string]*Running{}, changed: map[string]bool{}}
 }
 
 // View returns an immutable copy of the ledger.
@@ -88,17 +91,33 @@ func (l *Ledger) View() View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.view == nil {
-		v := View{generation: l.generation, settle: l.Settle, byCluster: map[string][]Entry{},
-			credits: map[string][]Credit{}, running: l.groupRunning(), holds: l.holds}
+		v := View{generation: l.generation, settle: l.Settle, byCluster: unchangedOf(l, l.last.byCluster),
+			credits: unchangedOf(l, l.last.credits), running: l.runningByCluster, holds: l.holds}
 		for e := range l.all() {
-			v.byCluster[e.Cluster] = append(v.byCluster[e.Cluster], e)
+			if l.changed[e.Cluster] {
+				v.byCluster[e.Cluster] = append(v.byCluster[e.Cluster], e)
+			}
 		}
 		for _, c := range l.credits {
-			v.credits[c.Cluster] = append(v.credits[c.Cluster], c)
+			if l.changed[c.Cluster] {
+				v.credits[c.Cluster] = append(v.credits[c.Cluster], c)
+			}
 		}
-		l.view = &v
+		l.view, l.last = &v, v
+		clear(l.changed)
 	}
 	return *l.view
+}
+
+// unchangedOf returns what the last view has of the clusters that have not changed.
+func unchangedOf[T any](l *Ledger, last map[string][]T) map[string][]T {
+	kept := make(map[string][]T, len(last))
+	for cluster, list := range last {
+		if !l.changed[cluster] {
+			kept[cluster] = list
+		}
+	}
+	return kept
 }
 
 // DevicesByCluster returns the number of reserved devices per cluster, including entries
@@ -207,10 +226,13 @@ func (l *Ledger) debit(e Entry) {
 	l.put(e)
 }
 
-// invalidate must follow every change of entries or credits.
-func (l *Ledger) invalidate() {
+// invalidate must follow every change. clusters are those whose entries or credits changed.
+func (l *Ledger) invalidate(clusters ...string) {
 	l.generation++
 	l.view = nil
+	for _, c := range clusters {
+		l.changed[c] = true
+	}
 }
 
 // MarkAdmitted records that the cluster admitted the workload, and drops the workload's
@@ -290,7 +312,7 @@ func (l *Ledger) Credit(c Credit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.credits = append(l.credits, c)
-	l.invalidate()
+	l.invalidate(c.Cluster)
 }
 
 // Expire drops the entries that are over, and credits that samples show or that are older than TTL. An entry is
@@ -317,13 +339,13 @@ func (l *Ledger) Expire(times map[string]SampleTimes, now time.Time) int {
 			l.put(e)
 		}
 	}
-	credits := slices.DeleteFunc(slices.Clone(l.credits), func(c Credit) bool {
-		return now.Sub(c.FinishedAt) > l.TTL || times[c.Cluster].Devices.After(c.FinishedAt.Add(l.Settle))
+	l.credits = slices.DeleteFunc(l.credits, func(c Credit) bool {
+		isOver := now.Sub(c.FinishedAt) > l.TTL || times[c.Cluster].Devices.After(c.FinishedAt.Add(l.Settle))
+		if isOver {
+			l.invalidate(c.Cluster)
+		}
+		return isOver
 	})
-	if len(credits) != len(l.credits) {
-		l.credits = credits
-		l.invalidate()
-	}
 	return dropped
 }
 
