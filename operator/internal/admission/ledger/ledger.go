@@ -33,7 +33,11 @@ type Ledger struct {
 	generation uint64
 	// entries by workload UID and cluster.
 	entries map[string]map[string]Entry
-	credits []Credit
+	// onCluster are the UIDs of the entries by cluster, and followers the number of entries that rest on the decision of
+	// another workload.
+	onCluster map[string]map[string]bool
+	followers int
+	credits   []Credit
 	// running workloads by UID, and by cluster. The map by cluster and its lists are replaced, never changed.
 	running          map[string]*Running
 	runningByCluster map[string][]*Running
@@ -51,16 +55,29 @@ func (l *Ledger) put(e Entry) {
 	if l.entries[e.UID] == nil {
 		l.entries[e.UID] = map[string]Entry{}
 	}
-	l.entries[e.UID][e.Cluster] = e
+	if l.onCluster[e.Cluster] == nil {
+		l.onCluster[e.Cluster] = map[string]bool{}
+	}
+	l.countFollower(l.entries[e.UID][e.Cluster], -1)
+	l.entries[e.UID][e.Cluster], l.onCluster[e.Cluster][e.UID] = e, true
+	l.countFollower(e, 1)
 	l.invalidate(e.Cluster)
 }
 
 func (l *Ledger) remove(e Entry) {
+	l.countFollower(l.entries[e.UID][e.Cluster], -1)
+	delete(l.onCluster[e.Cluster], e.UID)
 	delete(l.entries[e.UID], e.Cluster)
 	if len(l.entries[e.UID]) == 0 {
 		delete(l.entries, e.UID)
 	}
 	l.invalidate(e.Cluster)
+}
+
+func (l *Ledger) countFollower(e Entry, n int) {
+	if e.DecidedBy != "" {
+		l.followers += n
+	}
 }
 
 // all returns the entries. The loop may remove or replace the current one.
@@ -83,7 +100,7 @@ func (l *Ledger) currentOf(uid string) []Entry {
 
 // New returns an empty ledger. See the fields Settle and TTL.
 func New(settle, ttl time.Duration) *Ledger {
-	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, running: map[string]*Running{}, changed: map[string]bool{}}
+	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, onCluster: map[string]map[string]bool{}, running: map[string]*Running{}, changed: map[string]bool{}}
 }
 
 // View returns an immutable copy of the ledger.
@@ -93,9 +110,9 @@ func (l *Ledger) View() View {
 	if l.view == nil {
 		v := View{generation: l.generation, settle: l.Settle, byCluster: unchangedOf(l, l.last.byCluster),
 			credits: unchangedOf(l, l.last.credits), running: l.runningByCluster, holds: l.holds}
-		for e := range l.all() {
-			if l.changed[e.Cluster] {
-				v.byCluster[e.Cluster] = append(v.byCluster[e.Cluster], e)
+		for cluster := range l.changed {
+			for uid := range l.onCluster[cluster] {
+				v.byCluster[cluster] = append(v.byCluster[cluster], l.entries[uid][cluster])
 			}
 		}
 		for _, c := range l.credits {
@@ -178,9 +195,9 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry, hold
 	if v.generation != l.generation {
 		return false
 	}
-	l.drop(func(e Entry) bool {
+	l.drop(uid, func(e Entry) bool {
 		isReserved := slices.ContainsFunc(entries, func(n Entry) bool { return n.UID == e.UID && n.Cluster == e.Cluster })
-		return (e.UID == uid || e.isDecidedBy(uid)) && !isReserved && !slices.Contains(kept, e.Cluster)
+		return !isReserved && !slices.Contains(kept, e.Cluster)
 	})
 	for _, e := range entries {
 		l.resize(e)
@@ -201,10 +218,18 @@ func (l *Ledger) resize(e Entry) {
 	l.put(old)
 }
 
-// drop removes the entries of current attempts that isDropped selects.
-func (l *Ledger) drop(isDropped func(Entry) bool) {
+// drop removes the current entries of a workload, and those that rest on its decision, which isDropped selects.
+func (l *Ledger) drop(uid string, isDropped func(Entry) bool) {
+	for _, e := range l.currentOf(uid) {
+		if isDropped(e) {
+			l.remove(e)
+		}
+	}
+	if l.followers == 0 {
+		return
+	}
 	for e := range l.all() {
-		if e.isCurrent() && isDropped(e) {
+		if e.isDecidedBy(uid) && e.isCurrent() && isDropped(e) {
 			l.remove(e)
 		}
 	}
@@ -249,9 +274,7 @@ func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, reportsPodsRead
 	e.AdmittedAt, e.ReportsPodsReady = at, reportsPodsReady
 	e.DecidedBy = "" // the worker has the workload, whatever becomes of the primary component
 	l.put(e)
-	l.drop(func(other Entry) bool {
-		return (other.UID == uid || other.isDecidedBy(uid)) && other.Cluster != cluster
-	})
+	l.drop(uid, func(other Entry) bool { return other.Cluster != cluster })
 	return true
 }
 
@@ -304,7 +327,7 @@ func (l *Ledger) Release(uid string) bool {
 func (l *Ledger) release(uid string) {
 	l.setHold(uid, nil)
 	l.removeRunning(uid)
-	l.drop(func(e Entry) bool { return e.isDecidedBy(uid) })
+	l.drop(uid, func(e Entry) bool { return e.isDecidedBy(uid) })
 }
 
 // Credit adds the devices of a finished workload. They count in ranking only.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ var jobs = flag.Int("jobs", 2000, "number of jobs of the large world")
 // BenchmarkLargeWorld runs a fleet of 8 clusters with 1,200 nodes of 8 devices. Jobs request 1, 2, 4 or 8 devices, one
 // in ten has several pods, and they run for an hour on average. They use 85 % of the devices.
 func BenchmarkLargeWorld(b *testing.B) {
+	debug.SetGCPercent(400)
 	for b.Loop() {
 		began := cpuTime(b)
 		w := Run(largeWorld(*jobs), Options{})
