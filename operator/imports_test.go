@@ -56,7 +56,7 @@ var wings = []row{
 		"operator/api/", "operator/internal/metrics/", "operator/internal/admission/", "operator/internal/policies/", "operator/internal/controller/",
 	}},
 	{wing: "operator/internal/world/", may: []string{
-		"operator/api/", "operator/internal/metrics/", "operator/internal/admission/", "operator/internal/controller/", "operator/internal/operator", "test/story",
+		"operator/api/", "operator/internal/timing", "operator/internal/metrics/", "operator/internal/admission/", "operator/internal/controller/", "operator/internal/operator", "test/story",
 	}},
 	{wing: "operator/internal/cli/", may: []string{
 		"operator/api/", "operator/internal/format", "operator/internal/metrics/", "operator/internal/hubstate", "operator/internal/scoring/",

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 
@@ -16,6 +18,8 @@ type node struct {
 	ready    bool
 	unusable int64 // devices that no pod can use, such as one with a critical XID
 	pods     []*pod
+	// devices, cpu and memory are the sums over the pods.
+	devices, cpu, memory int64
 }
 
 // pod of a job on a worker.
@@ -24,6 +28,9 @@ type pod struct {
 	job     *remoteJob
 	node    *node
 	created time.Time
+	boundAt time.Time
+	// serial is the number of the pod on its cluster, at its position in a podList.
+	serial, at int
 	// devices, cpu and memory are what the scheduler counts for the pod.
 	devices, cpu, memory int64
 	ready                bool
@@ -36,30 +43,52 @@ type pod struct {
 // container's requests.
 func effectiveCPU(j *Job) int64 { return max(j.CPU, j.InitCPU) }
 
-func (n *node) used() (devices, cpu, memory int64) {
-	for _, p := range n.pods {
-		devices += p.devices
-		cpu += p.cpu
-		memory += p.memory
-	}
-	return devices, cpu, memory
+// add gives a pod the node.
+func (n *node) add(p *pod) {
+	p.node = n
+	n.pods = append(n.pods, p)
+	n.devices, n.cpu, n.memory = n.devices+p.devices, n.cpu+p.cpu, n.memory+p.memory
+}
+
+// remove takes a pod from the node.
+func (n *node) remove(p *pod) {
+	n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
+	n.devices, n.cpu, n.memory = n.devices-p.devices, n.cpu-p.cpu, n.memory-p.memory
 }
 
 // fits reports whether the scheduler would place a pod of the job on the node.
-func (n *node) fits(j *Job) bool {
+func (n *node) fits(j *Job) bool { return n.placeable(j, 1) > 0 }
+
+// placeable is the number of pods of the job that the scheduler would place on the node, up to a limit.
+func (n *node) placeable(j *Job, limit int64) int64 {
 	if !n.ready || n.pool.Taint != "" && n.pool.Taint != j.Tolerates || j.Model != "" && j.Model != n.pool.Model || j.Resource != n.pool.Resource {
-		return false
+		return 0
 	}
-	devices, cpu, memory := n.used()
-	return devices+j.Devices <= n.pool.Devices-n.unusable &&
-		(n.pool.CPU == 0 || cpu+effectiveCPU(j) <= n.pool.CPU) &&
-		(n.pool.Memory == 0 || memory+j.Memory <= n.pool.Memory)
+	limit = min(limit, (n.pool.Devices-n.unusable-n.devices)/j.Devices)
+	if n.pool.CPU > 0 {
+		limit = atMost(limit, n.pool.CPU-n.cpu, effectiveCPU(j))
+	}
+	if n.pool.Memory > 0 {
+		limit = atMost(limit, n.pool.Memory-n.memory, j.Memory)
+	}
+	return max(0, limit)
+}
+
+// atMost is the number of pods, up to a limit, that take each the same part of what is left.
+func atMost(limit, left, each int64) int64 {
+	switch {
+	case left < 0:
+		return 0
+	case each == 0:
+		return limit
+	default:
+		return min(limit, left/each)
+	}
 }
 
 // free are the devices that no pod holds and that can be used.
 func (n *node) free() int64 {
-	devices, _, _ := n.used()
-	return max(0, n.pool.Devices-n.unusable-devices)
+	return max(0, n.pool.Devices-n.unusable-n.devices)
 }
 
 // cluster is a worker: its nodes, its scheduler, its Kueue and the jobs on it.
@@ -69,14 +98,21 @@ type cluster struct {
 	kueue *kueueControl
 	nodes []*node
 	added map[*Pool]int
-	jobs  map[string]*remoteJob // by namespace/name of the job
-	pods  []*pod
+	jobs  map[types.NamespacedName]*remoteJob // by the first Workload of the job
+	// bound are the pods with a node, waiting those without one, each in the order of their creation. bound pods
+	// request devices.
+	bound, waiting podList
+	devicesBound   int64
+	pods           int // that were created
 	// reachable: MultiKueue and OCM reach the API server.
 	reachable bool
 	foundAt   time.Time // since when it is reachable again
 	scrapedAt time.Time // last scrape of its exporters
+	shown     bool      // by which: any pod
 	// metricsFoundAt is since when its metrics are complete again.
 	metricsFoundAt time.Time
+	// emptied is the cluster without pods; nil = not needed yet.
+	emptied *cluster
 	// objects that prerequisites of gates name.
 	objects []metrics.Object
 	// dead parts of the worker.
@@ -85,7 +121,7 @@ type cluster struct {
 }
 
 func newCluster(w *World, spec *Cluster) *cluster {
-	c := &cluster{world: w, spec: spec, added: map[*Pool]int{}, jobs: map[string]*remoteJob{}, reachable: true}
+	c := &cluster{world: w, spec: spec, added: map[*Pool]int{}, jobs: map[types.NamespacedName]*remoteJob{}, reachable: true}
 	for i := range spec.Pools {
 		for range spec.Pools[i].Nodes {
 			c.addNode(&spec.Pools[i])
@@ -96,7 +132,7 @@ func newCluster(w *World, spec *Cluster) *cluster {
 
 func (c *cluster) addNode(p *Pool) {
 	c.added[p]++
-	c.nodes = append(c.nodes, &node{name: fmt.Sprintf("%s-%s-%d", c.spec.Name, flavorOf(p.Model), len(c.nodes)), pool: p, ready: true})
+	c.nodes = append(c.nodes, &node{name: fmt.Sprintf("%s-%s-%d", c.spec.Name, FlavorOf(p.Model), len(c.nodes)), pool: p, ready: true})
 }
 
 // devices are the devices of the nodes by model.
@@ -124,18 +160,12 @@ func (c *cluster) runScheduler() {
 	if c.schedulerDead {
 		return
 	}
-	inQuota := int64(0)
-	for _, p := range c.pods {
-		if p.node != nil {
-			inQuota += p.devices
-		}
-	}
-	waiting := slices.DeleteFunc(slices.Clone(c.pods), func(p *pod) bool { return p.node != nil || p.deleting })
+	waiting := slices.Collect(c.waiting.all())
 	slices.SortStableFunc(waiting, func(a, b *pod) int {
 		return cmp.Or(cmp.Compare(b.job.spec.Priority, a.job.spec.Priority), a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 	})
 	for _, p := range waiting {
-		if c.spec.ResourceQuota > 0 && inQuota+p.devices > c.spec.ResourceQuota {
+		if c.spec.ResourceQuota > 0 && c.devicesBound+p.devices > c.spec.ResourceQuota {
 			continue
 		}
 		n := c.nodeFor(p.job.spec)
@@ -143,11 +173,25 @@ func (c *cluster) runScheduler() {
 			c.growFor(p.job.spec)
 			continue
 		}
-		p.node = n
-		n.pods = append(n.pods, p)
-		inQuota += p.devices
+		c.bind(p, n)
 		c.world.loop.After(c.world.dice.between(time.Second, 4*time.Second, "start "+p.name), func() { c.startPod(p) })
 	}
+}
+
+// createPod adds a pod without a node.
+func (c *cluster) createPod(p *pod) {
+	c.pods++
+	p.serial = c.pods
+	c.waiting.add(p)
+}
+
+// bind gives a waiting pod a node.
+func (c *cluster) bind(p *pod, n *node) {
+	c.waiting.remove(p)
+	c.bound.add(p)
+	c.devicesBound += p.devices
+	p.boundAt = c.world.loop.Now()
+	n.add(p)
 }
 
 func (c *cluster) nodeFor(j *Job) *node {
@@ -172,7 +216,7 @@ func (c *cluster) growFor(j *Job) {
 			continue
 		}
 		c.added[p]++
-		n := &node{name: fmt.Sprintf("%s-%s-%d", c.spec.Name, flavorOf(p.Model), len(c.nodes)), pool: p}
+		n := &node{name: fmt.Sprintf("%s-%s-%d", c.spec.Name, FlavorOf(p.Model), len(c.nodes)), pool: p}
 		c.nodes = append(c.nodes, n)
 		c.world.note("%s: node %s is on its way", c.spec.Name, n.name)
 		c.world.loop.After(p.StartTime, func() { n.ready = true; c.schedulePods() })
@@ -210,9 +254,11 @@ func (c *cluster) deletePod(p *pod) {
 }
 
 func (c *cluster) removePod(p *pod) {
-	c.pods = slices.DeleteFunc(c.pods, func(other *pod) bool { return other == p })
-	if p.node != nil {
-		p.node.pods = slices.DeleteFunc(p.node.pods, func(other *pod) bool { return other == p })
+	if p.node == nil {
+		c.waiting.remove(p)
+	} else if c.bound.remove(p) { // else it was lost with its node
+		c.devicesBound -= p.devices
+		p.node.remove(p)
 	}
 	if p.onEnd != nil {
 		p.onEnd()

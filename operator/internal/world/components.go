@@ -120,8 +120,7 @@ func (m *multiKueue) wakeSiblings(key types.NamespacedName) {
 func (c *cluster) createSet(key types.NamespacedName) {
 	for _, r := range c.world.siblings(key) {
 		if c.jobFor(r.Key) == nil {
-			c.jobs[c.world.jobName(r.Key)] = &remoteJob{batchJob: batchJob{spec: r.Job, key: r.Key, suspended: true}, on: c, run: r}
-			c.kueue.changed(r.Key)
+			c.addJob(&remoteJob{batchJob: batchJob{spec: r.Job, key: r.Key, suspended: true}, on: c, run: r})
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestTogether(t *testing.T) {
 	f := lws(t, 1)
 	other := f.on("cluster2")
 	r := f.runOf("s-1")
-	other.jobs[f.jobName(r.Key)] = &remoteJob{batchJob: batchJob{spec: r.Job, key: r.Key}, on: other, run: r}
+	other.addJob(&remoteJob{batchJob: batchJob{spec: r.Job, key: r.Key}, on: other, run: r})
 	other.jobFor(r.Key).start(1)
 	f.run(2 * checkInterval)
 	if !slices.ContainsFunc(f.Problems, func(p Problem) bool { return p.Invariant == Together && p.Job == "s" }) {

@@ -98,7 +98,7 @@ func (w *World) AddSecret(cluster, name string) {
 
 // UpdateGate changes the spec of the PlacementGate, as its administrator does.
 func (w *World) UpdateGate(change func(*v1alpha1.PlacementGateSpec)) error {
-	_, err := hub.Update(w.Hub, types.NamespacedName{Name: gateName}, "admin", func(g *v1alpha1.PlacementGate) bool {
+	_, err := hub.Update(w.objects, types.NamespacedName{Name: gateName}, "admin", func(g *v1alpha1.PlacementGate) bool {
 		change(&g.Spec)
 		return true
 	})

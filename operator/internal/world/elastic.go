@@ -269,20 +269,24 @@ func (r *Run) keys() []types.NamespacedName {
 }
 
 // jobName identifies the job of a Workload on a worker.
-func (w *World) jobName(key types.NamespacedName) string {
+func (w *World) jobName(key types.NamespacedName) types.NamespacedName {
 	if r := w.runs[key]; r != nil {
-		key = r.keys()[0]
+		return r.keys()[0]
 	}
-	return key.String()
+	return key
 }
 
 // jobFor is the job of a Workload on the cluster, whichever slice it runs for; nil = none.
 func (c *cluster) jobFor(key types.NamespacedName) *remoteJob { return c.jobs[c.world.jobName(key)] }
 
-// expire deletes a finished elastic job after a time.
+// expire deletes a finished job after a time.
 func (w *World) expire(r *Run) {
+	keeps := w.settings.KeepsFinished
 	if r.Elastic {
-		w.loop.After(keepsElastic, func() { w.removeJob(r) })
+		keeps = keepsElastic
+	}
+	if keeps > 0 {
+		w.loop.After(keeps, func() { w.removeJob(r) })
 	}
 }
 

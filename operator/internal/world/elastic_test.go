@@ -46,7 +46,7 @@ func TestElasticJobIsResizedWhereItRuns(t *testing.T) {
 	if got := finishedReason(workload(f.on("cluster1").kueue, "job-e")); got != kueue.WorkloadSliceReplaced {
 		t.Errorf("the old slice is finished with %q on the worker", got)
 	}
-	if wl := workload(f.kueue, "job-e-2"); *wl.Status.ClusterName != "cluster1" || requestOf(wl)[flavorOf(defaultModel)] != 3 {
+	if wl := workload(f.kueue, "job-e-2"); *wl.Status.ClusterName != "cluster1" || requestOf(wl)[FlavorOf(defaultModel)] != 3 {
 		t.Errorf("the new slice is on %v with %v", *wl.Status.ClusterName, requestOf(wl))
 	}
 	f.resizeJob(2)
@@ -55,7 +55,7 @@ func TestElasticJobIsResizedWhereItRuns(t *testing.T) {
 		t.Error("a smaller job has a new slice")
 	}
 	for _, k := range []*kueueControl{f.kueue, f.on("cluster1").kueue} {
-		if used := k.usage()[gateName][flavorOf(defaultModel)]; used != 2 {
+		if used := k.workloads.usage()[gateName][FlavorOf(defaultModel)]; used != 2 {
 			t.Errorf("%s: %d devices have quota, want 2", k.name, used)
 		}
 	}

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -181,8 +180,8 @@ func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster b
 		c.startsFail = true
 		return func() {
 			c.startsFail = false
-			for _, p := range slices.Clone(c.pods) {
-				if p.node != nil && !p.ready {
+			for _, p := range slices.SortedFunc(c.bound.all(), func(a, b *pod) int { return a.serial - b.serial }) {
+				if !p.ready {
 					c.startPod(p)
 				}
 			}
@@ -298,7 +297,7 @@ func (w *World) applyToJob(f *Fault, run *Run) (undo func()) {
 }
 
 func (w *World) setActive(key types.NamespacedName, active bool) {
-	_, _ = hub.Update(w.Hub, key, "user", func(wl *kueue.Workload) bool {
+	_, _ = hub.Update(w.objects, key, "user", func(wl *kueue.Workload) bool {
 		wl.Spec.Active = &active
 		return true
 	})
@@ -307,7 +306,7 @@ func (w *World) setActive(key types.NamespacedName, active bool) {
 // deleteAll deletes all Workloads, as users do in the end.
 func (w *World) deleteAll() {
 	for _, key := range w.kueue.workloads.keys() {
-		_ = client.IgnoreNotFound(w.Hub.Client("user").Delete(context.Background(), w.kueue.workloads.get(key).DeepCopy()))
+		_ = client.IgnoreNotFound(w.objects.Remove(&kueue.Workload{}, key, "user"))
 	}
 }
 

@@ -108,8 +108,8 @@ func workload(k *kueueControl, name string) *kueue.Workload {
 // podsOn are the names of the pods that have a node on a cluster and stay.
 func (f *fixture) podsOn(name string) []string {
 	var list []string
-	for _, p := range f.on(name).pods {
-		if p.node != nil && !p.deleting {
+	for p := range f.on(name).bound.all() {
+		if !p.deleting {
 			list = append(list, p.name)
 		}
 	}

@@ -42,8 +42,8 @@ func TestGroupIsActiveUntilItsLastPodEnds(t *testing.T) {
 		t.Errorf("the quota is gone\n%s", f.Log())
 	}
 	f.run(15 * time.Second)
-	if n := evictions(workload(f.kueue, "job-g")); n != 1 || len(f.on("cluster1").pods) > 0 {
-		t.Errorf("%d evictions, pods %v", n, f.on("cluster1").pods)
+	if n := evictions(workload(f.kueue, "job-g")); n != 1 || !f.on("cluster1").bound.isEmpty() {
+		t.Errorf("%d evictions, pods %v", n, f.podsOn("cluster1"))
 	}
 	if wl := workload(f.kueue, "job-g"); kueuestate.IsEvicted(wl) && wl.Status.Admission != nil {
 		t.Errorf("the eviction is not complete\n%s", f.Log())

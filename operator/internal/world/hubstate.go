@@ -1,10 +1,8 @@
 package world
 
 import (
-	"context"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -37,66 +35,24 @@ const (
 	defaultTenant = "team-a"
 )
 
-// hubWorkloads are the Workloads on the hub's API server.
+// hubWorkloads are the Workloads on the hub.
 type hubWorkloads struct {
-	server *hub.Server
-	mu     sync.Mutex
-	live   map[types.NamespacedName]*kueue.Workload
-	sorted []types.NamespacedName // replaced, never changed
-}
-
-func (h *hubWorkloads) get(key types.NamespacedName) *kueue.Workload {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.live[key]
+	liveWorkloads
+	store hub.Store
 }
 
 func (h *hubWorkloads) update(key types.NamespacedName, change func(*kueue.Workload) bool) bool {
-	changed, err := hub.Update(h.server, key, kueueManager, change)
+	changed, err := hub.Update(h.store, key, kueueManager, change)
 	return err == nil && changed
 }
 
 func (h *hubWorkloads) remove(key types.NamespacedName) {
-	if wl := h.get(key); wl != nil {
-		_ = client.IgnoreNotFound(h.server.Client(kueueManager).Delete(context.Background(), wl.DeepCopy()))
-	}
-}
-
-func (h *hubWorkloads) keys() []types.NamespacedName {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.sorted
-}
-
-// note keeps the live objects by the server's events.
-func (h *hubWorkloads) note(key types.NamespacedName, wl *kueue.Workload) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i, exists := slices.BinarySearchFunc(h.sorted, key, compareKeys)
-	switch {
-	case wl == nil:
-		delete(h.live, key)
-		if exists {
-			h.sorted = slices.Delete(slices.Clone(h.sorted), i, i+1)
-		}
-	default:
-		h.live[key] = wl
-		if !exists {
-			h.sorted = slices.Insert(slices.Clone(h.sorted), i, key)
-		}
-	}
+	_ = client.IgnoreNotFound(h.store.Remove(&kueue.Workload{}, key, kueueManager))
 }
 
 // create stores an object with its status on the hub.
 func (w *World) create(obj client.Object) {
-	c := w.Hub.Client("admin")
-	status := obj.DeepCopyObject().(client.Object)
-	if err := c.Create(context.Background(), obj); err != nil {
-		panic(err)
-	}
-	status.SetResourceVersion(obj.GetResourceVersion())
-	status.SetUID(obj.GetUID())
-	if err := c.Status().Update(context.Background(), status); client.IgnoreNotFound(err) != nil { // some kinds have no status
+	if err := w.objects.Add(obj, "admin"); err != nil {
 		panic(err)
 	}
 }
@@ -197,7 +153,7 @@ func (w *World) reportConnection(cluster string, connected bool) {
 	if !connected {
 		status, reason, message = metav1.ConditionFalse, "ClientConnectionFailed", "connection refused"
 	}
-	_, _ = hub.Update(w.Hub, types.NamespacedName{Name: cluster}, "kueue", func(mk *kueue.MultiKueueCluster) bool {
+	_, _ = hub.Update(w.objects, types.NamespacedName{Name: cluster}, "kueue", func(mk *kueue.MultiKueueCluster) bool {
 		return apimeta.SetStatusCondition(&mk.Status.Conditions, metav1.Condition{Type: kueue.MultiKueueClusterActive, Status: status, Reason: reason, Message: message, LastTransitionTime: w.kueue.stamp()})
 	})
 }
@@ -216,13 +172,16 @@ func (w *World) submit(j *Job) {
 func (w *World) newRun(j *Job) *Run {
 	key := key(j)
 	uid := types.UID(j.Name + "-" + strconv.FormatUint(w.Spec.Seed, 10))
-	run := &Run{Job: j, world: w, Key: key, UID: uid, Submitted: w.loop.Now(), running: map[string]time.Time{}, killers: map[string]int{}}
+	run := &Run{Job: j, world: w, serial: len(w.order), Key: key, UID: uid, Submitted: w.loop.Now(), running: map[string]time.Time{}, killers: map[string]int{}}
+	if former := w.runs[key]; former != nil { // a job of the same name was deleted
+		run.jobs = former.jobs
+	}
 	if j.Elastic {
 		own := *j // its size changes
 		run.Job, run.slices = &own, []types.NamespacedName{key}
 	}
 	w.runs[key] = run
-	w.order = append(w.order, run)
+	w.order, w.unfinished = append(w.order, run), append(w.unfinished, run)
 	w.jobs[key] = &batchJob{spec: j, key: key, suspended: true, pods: j.Pods}
 	w.note("submit %s: %d x %d %s %s, priority %d, %s", j.Name, j.Pods, j.Devices, j.Resource, j.Model, j.Priority, j.Duration)
 	return run

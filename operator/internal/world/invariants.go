@@ -94,7 +94,9 @@ func (w *World) broken(i Invariant, job, format string, args ...any) {
 
 // check tests the invariants of the present.
 func (w *World) check() {
-	w.loop.After(checkInterval, w.check)
+	w.loop.After(w.settings.CheckInterval, w.check)
+	w.quiet = map[*cluster]bool{}
+	defer func() { w.quiet = nil }()
 	w.checkVainKills()
 	disturbed := w.disturbed()
 	if disturbed {
@@ -106,19 +108,31 @@ func (w *World) check() {
 	holds, isCalm := w.Operator.Holds(), w.isCalm()
 	w.measureRuns()
 	w.checkMoves(isCalm)
-	for _, r := range w.order {
-		if !r.Done.IsZero() || r.Deleted {
-			continue
+	w.markUndecided()
+	w.unfinished = slices.DeleteFunc(w.unfinished, (*Run).isOver)
+	for _, r := range w.unfinished {
+		if r.jobs > 1 {
+			w.checkCopies(r)
 		}
-		w.checkCopies(r)
 		w.checkTogether(r)
-		w.checkStarvation(r, isCalm)
-		if disturbed {
-			r.fitsSince, r.falseSince = time.Time{}, nil
+		if disturbed || r.waitedAt != w.checks {
+			r.fitsSince, r.falseSince, r.wait.agedAt = time.Time{}, nil, time.Time{}
 			continue
 		}
+		w.checkStarvation(r, isCalm)
 		w.checkStart(r, holds)
 		w.checkMessage(r)
+	}
+}
+
+// markUndecided marks the runs that hold quota without a decision of the gate or without a cluster. The others
+// need no look at their Workloads.
+func (w *World) markUndecided() {
+	w.checks++
+	for _, key := range w.hubStore.undecidedKeys() {
+		if r := w.runs[key]; r != nil && r.Key == key {
+			r.waitedAt = w.checks
+		}
 	}
 }
 
@@ -168,14 +182,14 @@ func (w *World) preempted(by string, victim, preemptor types.NamespacedName) {
 	if p.killedAt.IsZero() && p.Started.IsZero() {
 		p.killedAt = w.loop.Now()
 		p.killed = r.Name
+		w.preemptors = append(w.preemptors, p)
 	}
 }
 
 func (w *World) checkVainKills() {
-	for _, r := range w.order {
-		if r.killedAt.IsZero() || r.vainReported {
-			continue
-		}
+	w.preemptors = slices.DeleteFunc(w.preemptors, func(r *Run) bool { return r.killedAt.IsZero() || r.vainReported })
+	slices.SortFunc(w.preemptors, func(a, b *Run) int { return a.serial - b.serial })
+	for _, r := range w.preemptors {
 		switch {
 		case !r.Started.IsZero() || r.Deleted:
 			r.killedAt = time.Time{}
@@ -207,6 +221,7 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolin
 		if !slices.Equal(old.Status.NominatedClusterNames, wl.Status.NominatedClusterNames) {
 			w.note("%s is nominated to %v", r.Name, wl.Status.NominatedClusterNames)
 			if len(wl.Status.NominatedClusterNames) > 0 {
+				r.Nominated = append(r.Nominated, strings.Join(wl.Status.NominatedClusterNames, " "))
 				r.misled = slices.ContainsFunc(wl.Status.NominatedClusterNames, w.lies)
 			}
 		}
@@ -263,12 +278,25 @@ func (w *World) passOtherCheck(key types.NamespacedName, r *Run) {
 
 // AllOver reports whether every job is over that can end.
 func (w *World) AllOver() bool {
-	return len(w.order) == w.Spec.workloads() && !slices.ContainsFunc(w.order, func(r *Run) bool { return r.Done.IsZero() && !r.Deleted && r.mayEnd() })
+	for len(w.unfinished) > 0 && w.unfinished[0].isOver() {
+		w.unfinished = w.unfinished[1:]
+	}
+	return len(w.order) == w.workloads && !slices.ContainsFunc(w.unfinished, func(r *Run) bool { return !r.isOver() && r.mayEnd() })
 }
 
 // mayEnd reports whether the job can end in this world: its pods succeed, an empty cluster takes them, and an
 // empty queue on the hub does.
 func (r *Run) mayEnd() bool {
+	if r.Elastic {
+		return r.fitsEmpty()
+	}
+	if r.findsEnd == nil {
+		r.findsEnd = ptr.To(r.fitsEmpty())
+	}
+	return *r.findsEnd
+}
+
+func (r *Run) fitsEmpty() bool {
 	if r.Behavior == Crashes || r.Behavior == NeverReady || !r.world.kueue.quota.takes(r.Job, cmp.Or(r.MinPods, r.allPods())*r.Devices) {
 		return false
 	}
@@ -276,7 +304,10 @@ func (r *Run) mayEnd() bool {
 		if wl := r.world.kueue.workloads.get(r.Key); r.Elastic && wl != nil && ptr.Deref(wl.Status.ClusterName, c.spec.Name) != c.spec.Name {
 			continue // its slices stay where it runs
 		}
-		if emptyCluster(c.spec).placeable(r.Job, r.allPods()) >= r.allPods() && c.kueue.quota.takes(r.Job, r.allPods()*r.Devices) {
+		if c.emptied == nil {
+			c.emptied = emptyCluster(c.spec)
+		}
+		if c.emptied.placeable(r.Job, r.allPods()) >= r.allPods() && c.kueue.quota.takes(r.Job, r.allPods()*r.Devices) {
 			return true
 		}
 	}

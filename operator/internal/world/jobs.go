@@ -47,7 +47,7 @@ func (r *remoteJob) start(count int64) {
 		p := &pod{name: fmt.Sprintf("%s-%d", r.run.keys()[0].Name, r.serial), job: r, created: r.on.world.loop.Now(),
 			devices: r.spec.Devices, cpu: effectiveCPU(r.spec), memory: r.spec.Memory}
 		r.pods = append(r.pods, p)
-		r.on.pods = append(r.on.pods, p)
+		r.on.createPod(p)
 	}
 	r.active = count
 	r.on.schedulePods()
@@ -120,6 +120,8 @@ func (r *remoteJob) finish() {
 type Run struct {
 	*Job
 	world *World
+	// serial is the number of the run in the world.
+	serial int
 	// Key is the Workload; of an elastic job, the slice on which Kueue acts.
 	Key types.NamespacedName
 	// slices are all Workloads of an elastic job.
@@ -129,10 +131,14 @@ type Run struct {
 	UID types.UID
 	// Submitted, Started (first time that all its pods ran) and Done (the hub knows that it ended).
 	Submitted, Started, Done time.Time
+	// Nominated are the lists of clusters that it was nominated to, in their order.
+	Nominated []string
 	// Deleted by its user.
 	Deleted bool
 	// Where it runs now, by cluster, since when.
 	running map[string]time.Time
+	// jobs is the number of clusters with a job of the run.
+	jobs int
 	// ended is set once a copy has finished.
 	ended bool
 	// Failures are the placements that ended before all pods ran.
@@ -152,7 +158,14 @@ type Run struct {
 	// fitsSince is since when a cluster is free for the waiting job.
 	fitsSince time.Time
 	wait      wait
+	// findsEnd is the result of mayEnd for a job that is not elastic; nil = not known yet.
+	findsEnd *bool
+	// waitedAt is the number of the last check of the invariants at which the gate had not decided the job.
+	waitedAt int
 }
+
+// isOver reports whether the job is done or deleted.
+func (r *Run) isOver() bool { return !r.Done.IsZero() || r.Deleted }
 
 // placement is one time that a cluster admitted a job for the hub.
 type placement struct {

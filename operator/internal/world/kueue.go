@@ -1,7 +1,6 @@
 package world
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -23,6 +22,10 @@ type workloads interface {
 	remove(types.NamespacedName)
 	// keys are all names, sorted.
 	keys() []types.NamespacedName
+	// pending are the names of those that neither hold quota nor have finished, sorted.
+	pending() []types.NamespacedName
+	// usage is the quota that each queue has given away, by queue and flavor. The caller may change it.
+	usage() map[string]map[string]int64
 }
 
 // kueueControl is Kueue on the hub or on a worker: the controllers of Workloads and jobs, and the
@@ -284,26 +287,6 @@ func (k *kueueControl) release(key types.NamespacedName) {
 	k.schedule()
 }
 
-// usage is the quota that each queue has given away, by queue and flavor. It is computed from the
-// Workloads, which are the truth.
-func (k *kueueControl) usage() map[string]map[string]int64 {
-	sum := map[string]map[string]int64{}
-	for _, key := range k.workloads.keys() {
-		wl := k.workloads.get(key)
-		if wl.Status.Admission == nil || kueuestate.IsFinished(wl) {
-			continue
-		}
-		queue := string(wl.Status.Admission.ClusterQueue)
-		if sum[queue] == nil {
-			sum[queue] = map[string]int64{}
-		}
-		for flavor, n := range requestOf(wl) {
-			sum[queue][flavor] += n
-		}
-	}
-	return sum
-}
-
 // requestOf are the devices that a workload holds, by flavor. A slice may be smaller than it was when it got
 // its quota.
 func requestOf(wl *kueue.Workload) map[string]int64 {
@@ -319,38 +302,30 @@ func requestOf(wl *kueue.Workload) map[string]int64 {
 
 // localWorkloads are the Workloads of a worker.
 type localWorkloads struct {
-	objects map[types.NamespacedName]*kueue.Workload
+	liveWorkloads
 	onWrite func(types.NamespacedName)
 }
 
-func (l *localWorkloads) get(key types.NamespacedName) *kueue.Workload { return l.objects[key] }
-
 func (l *localWorkloads) update(key types.NamespacedName, change func(*kueue.Workload) bool) bool {
-	old := l.objects[key]
+	old := l.get(key)
 	if old == nil {
 		return false
 	}
-	wl := old.DeepCopy()
+	wl := copyOfWorkload(old)
 	if !change(wl) {
 		return false
 	}
-	l.objects[key] = wl
-	l.onWrite(key)
+	l.create(key, wl)
 	return true
 }
 
 func (l *localWorkloads) create(key types.NamespacedName, wl *kueue.Workload) {
-	l.objects[key] = wl
+	l.put(key, wl)
 	l.onWrite(key)
 }
 
 func (l *localWorkloads) remove(key types.NamespacedName) {
-	if l.objects[key] != nil {
-		delete(l.objects, key)
-		l.onWrite(key)
+	if l.get(key) != nil {
+		l.create(key, nil)
 	}
-}
-
-func (l *localWorkloads) keys() []types.NamespacedName {
-	return slices.SortedFunc(maps.Keys(l.objects), compareKeys)
 }

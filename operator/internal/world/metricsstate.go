@@ -1,23 +1,25 @@
 package world
 
 import (
-	"math"
 	"net/http"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
 
-// metricsState scrapes the clusters into the metrics store.
+// metricsState scrapes the clusters into the metrics store, and into readings.
 type metricsState struct {
-	world     *World
+	world *World
+	// store is nil in a plain world.
 	store     *metrics.Store
 	transport *metrics.Transport
+	readings  *metrics.Readings
 }
 
 func (m *metricsState) open(w *World, rules *metrics.Rules) error {
-	m.world = w
-	w.faults.lost, w.faults.lies = map[string]string{}, map[string]int64{}
 	options := metrics.Options{Mode: metrics.ClosedForm, ScrapeInterval: w.settings.ScrapeInterval, Devices: w.settings.Reclaim != nil}
 	if w.settings.Rules {
 		options.Mode, options.Rules = metrics.RulesEngine, rules
@@ -32,7 +34,8 @@ func (m *metricsState) open(w *World, rules *metrics.Rules) error {
 }
 
 // start schedules the scrapes of each cluster, at a phase of its own, and the rules.
-func (m *metricsState) start() {
+func (m *metricsState) start(w *World) {
+	m.world, m.readings = w, metrics.NewReadings()
 	interval := m.world.settings.ScrapeInterval
 	for _, c := range m.world.clusters {
 		m.world.loop.After(m.world.dice.between(0, interval, "scrape "+c.spec.Name), func() { m.scrape(c) })
@@ -44,25 +47,41 @@ func (m *metricsState) scrape(c *cluster) {
 	w := m.world
 	w.loop.After(w.settings.ScrapeInterval, func() { m.scrape(c) })
 	now := w.loop.Now()
+	nodesFailed, kueueFailed := w.failedTargets(c)
+	if !nodesFailed {
+		c.scrapedAt, c.shown = now, !c.bound.isEmpty()
+	}
+	summary := c.summary(now)
+	summary.NodesFailed, summary.KueueFailed = nodesFailed, kueueFailed
+	m.readings.Scrape(c.spec.Name, summary)
+	if m.store == nil {
+		return
+	}
 	snapshot := c.snapshot()
-	switch w.faults.lost[c.spec.Name] {
-	case "scrape":
+	switch {
+	case nodesFailed:
 		snapshot.Failed = []metrics.Part{metrics.All}
-	case "kueue":
+	case kueueFailed:
 		snapshot.Failed = []metrics.Part{metrics.Kueue}
 	}
-	if len(snapshot.Failed) == 0 || snapshot.Failed[0] == metrics.Kueue {
-		c.scrapedAt = now
-	}
-	err := m.store.Scrape(now, snapshot)
-	if err != nil {
+	if err := m.store.Scrape(now, snapshot); err != nil {
 		panic(err)
 	}
+}
+
+// failedTargets are the targets of a cluster that do not respond.
+func (w *World) failedTargets(c *cluster) (nodes, kueue bool) {
+	lost := w.faults.lost[c.spec.Name]
+	return lost == "scrape", lost == "scrape" || lost == "kueue"
 }
 
 func (m *metricsState) evaluate() {
 	w := m.world
 	w.loop.After(w.settings.ScrapeInterval, m.evaluate)
+	m.readings.Evaluate(w.loop.Now())
+	if m.store == nil {
+		return
+	}
 	if err := m.store.Evaluate(w.loop.Now()); err != nil {
 		panic(err)
 	}
@@ -73,8 +92,7 @@ func (m *metricsState) intercept(_ *http.Request, expr string) metrics.Response 
 	w := m.world
 	w.faults.mu.Lock()
 	defer w.faults.mu.Unlock()
-	mean := w.settings.QueryTime
-	r := metrics.Response{Latency: w.faults.promSlow + time.Duration(float64(mean)*(0.2+math.Min(6, -math.Log(1-w.dice.fraction("query "+expr)))))}
+	r := metrics.Response{Latency: w.faults.promSlow + w.queryTime("query "+expr)}
 	if w.faults.promDown > 0 {
 		r.Status, r.Body = http.StatusServiceUnavailable, "no healthy upstream"
 	}
@@ -98,20 +116,25 @@ func (c *cluster) snapshot() metrics.Snapshot {
 		if !n.ready {
 			continue
 		}
-		devices, cpu, memory := n.used()
 		s.Nodes = append(s.Nodes, metrics.Node{Name: n.name, Labels: n.pool.Labels, Model: n.pool.Model, Resource: n.pool.Resource,
-			Devices: n.pool.Devices + lies, Allocated: devices, Unhealthy: n.unusable, Taint: n.pool.Taint, Ready: true,
-			CPU: n.pool.CPU, CPUUsed: cpu, Memory: n.pool.Memory, MemoryUsed: memory})
+			Devices: n.pool.Devices + lies, Allocated: n.devices, Unhealthy: n.unusable, Taint: n.pool.Taint, Ready: true,
+			CPU: n.pool.CPU, CPUUsed: n.cpu, Memory: n.pool.Memory, MemoryUsed: n.memory})
 	}
-	for _, p := range c.pods {
-		if p.node == nil || !p.node.ready {
+	for p := range c.bound.all() {
+		if !p.node.ready {
 			continue
 		}
 		kind, name := ownerOf(p)
 		s.Pods = append(s.Pods, metrics.Pod{Namespace: p.job.key.Namespace, Name: p.name, Node: p.node.name, Resource: p.node.pool.Resource, Model: p.node.pool.Model, Devices: p.devices,
 			OwnerKind: kind, OwnerName: name, Utilization: p.utilization()})
 	}
-	used := c.kueue.usage()
+	s.Queues = c.queues()
+	return s
+}
+
+// queues are the quotas that Kueue reports.
+func (c *cluster) queues() (list []metrics.Queue) {
+	used := c.kueue.workloads.usage()
 	for i := range c.world.Spec.Queues {
 		q := c.kueue.quota.queues[c.world.Spec.Queues[i].Name]
 		for _, f := range c.kueue.quota.flavors {
@@ -119,9 +142,37 @@ func (c *cluster) snapshot() metrics.Snapshot {
 			if !has {
 				continue
 			}
-			s.Queues = append(s.Queues, metrics.Queue{Name: q.spec.Name, Cohort: q.spec.Cohort, Flavor: f.name, Resource: f.resource,
+			list = append(list, metrics.Queue{Name: q.spec.Name, Cohort: q.spec.Cohort, Flavor: f.name, Resource: f.resource,
 				Nominal: nominal, Reserved: used[q.spec.Name][f.name], BorrowingLimit: q.spec.BorrowingLimit})
 		}
 	}
+	return list
+}
+
+// summary is what the default queries of gates read of a scrape. Nodes that differ only in their names are counted.
+func (c *cluster) summary(at time.Time) *metrics.Summary {
+	s := &metrics.Summary{At: at, Queues: c.queues()}
+	last := map[*Pool][]int{} // groups by the number of allocated devices, of the last nodes
+	for _, n := range c.nodes {
+		if !n.ready {
+			continue
+		}
+		if last[n.pool] == nil {
+			last[n.pool] = make([]int, n.pool.Devices+1)
+		}
+		i := &last[n.pool][n.devices]
+		if *i == 0 || s.Groups[*i-1].Unhealthy != n.unusable {
+			s.Groups = append(s.Groups, metrics.NodeGroup{Resource: n.pool.Resource, Model: n.pool.Model, Taint: n.pool.Taint,
+				Devices: n.pool.Devices + c.world.faults.lies[c.spec.Name], Allocated: n.devices, Unhealthy: n.unusable})
+			*i = len(s.Groups)
+		}
+		s.Groups[*i-1].Nodes++
+	}
 	return s
+}
+
+// Candidates are the clusters of a gate with what its default queries would say of them now, whatever faults the
+// metrics store has.
+func (w *World) Candidates(g registry.Gate, f shape.Facts) []gate.Candidate {
+	return w.metrics.readings.Candidates(g, f)
 }

@@ -2,7 +2,6 @@ package world
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 )
@@ -68,8 +66,8 @@ func (o *ocm) decide() {
 
 // score is the published score, or 0 if it is missing or has expired.
 func (o *ocm) score(cluster string) int64 {
-	s := &clusterv1alpha1.AddOnPlacementScore{}
-	if o.world.settings.Score == "" || o.world.Hub.Client("ocm").Get(context.Background(), client.ObjectKey{Namespace: cluster, Name: policyName}, s) != nil {
+	s := hub.Get[*clusterv1alpha1.AddOnPlacementScore](o.world.objects, types.NamespacedName{Namespace: cluster, Name: policyName})
+	if o.world.settings.Score == "" || s == nil {
 		return 0
 	}
 	if until := s.Status.ValidUntil; until != nil && until.Time.Before(o.world.loop.Now()) {
@@ -90,7 +88,7 @@ func (o *ocm) write(names []string) {
 		decisions = append(decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: gateName + "-decision-1"}
-	found, err := hub.Update(w.Hub, key, "ocm", func(d *clusterv1beta1.PlacementDecision) bool {
+	found, err := hub.Update(w.objects, key, "ocm", func(d *clusterv1beta1.PlacementDecision) bool {
 		d.Status.Decisions = decisions
 		return true
 	})
@@ -107,7 +105,7 @@ func (o *ocm) setAvailable(cluster string, available bool) {
 	if !available {
 		status = metav1.ConditionUnknown
 	}
-	_, _ = hub.Update(o.world.Hub, types.NamespacedName{Name: cluster}, "ocm", func(c *clusterv1.ManagedCluster) bool {
+	_, _ = hub.Update(o.world.objects, types.NamespacedName{Name: cluster}, "ocm", func(c *clusterv1.ManagedCluster) bool {
 		return apimeta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: clusterv1.ManagedClusterConditionAvailable, Status: status, Reason: "Lease", LastTransitionTime: o.world.kueue.stamp()})
 	})
 	o.removed[cluster] = !available

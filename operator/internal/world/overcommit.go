@@ -47,6 +47,9 @@ func (w *World) checkOvercommit(r *Run, c *cluster) {
 			total += n.pool.Devices
 		}
 	}
+	if c.devicesAdmitted()+r.Devices*r.Pods <= total {
+		return
+	}
 	for _, other := range w.order {
 		wl := w.kueue.workloads.get(other.Key)
 		if wl == nil || kueuestate.IsFinished(wl) || other.ended || other.Resource != r.Resource || r.Model != "" && other.Model != r.Model {
@@ -71,7 +74,7 @@ func (c *cluster) holds(r *Run) bool {
 		return false
 	}
 	limit := ledgerTTL
-	if r.placements[n-1].at.Before(c.world.leaderlessAt) || !slices.ContainsFunc(c.pods, func(p *pod) bool { return p.node != nil }) {
+	if r.placements[n-1].at.Before(c.world.leaderlessAt) || c.bound.isEmpty() {
 		limit = unownedTTL
 	}
 	p, now := &r.placements[n-1], c.world.loop.Now()
@@ -92,6 +95,17 @@ const (
 	// unownedTTL is 4 times the operator's --ledger-settle.
 	unownedTTL = time.Minute
 )
+
+// devicesAdmitted are the devices that the cluster's Kueue has given away.
+func (c *cluster) devicesAdmitted() int64 {
+	sum := int64(0)
+	for _, byFlavor := range c.kueue.workloads.usage() {
+		for _, n := range byFlavor {
+			sum += n
+		}
+	}
+	return sum
+}
 
 // admitted are the devices that the cluster's Kueue has admitted for a job, which may be fewer than it requests.
 func (c *cluster) admitted(r *Run) int64 {

@@ -55,8 +55,8 @@ func (q *quota) takes(j *Job, devices int64) bool {
 	return false
 }
 
-// flavorOf is the name of the ResourceFlavor of a device model.
-func flavorOf(model string) string { return strings.ToLower(model) }
+// FlavorOf is the name of the ResourceFlavor of a device model.
+func FlavorOf(model string) string { return strings.ToLower(model) }
 
 func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -104,7 +104,7 @@ func (k *kueueControl) schedule() {
 // queue competes with those of the others: those within the nominal quota of their queue come before those
 // that borrow. A workload that preempts keeps its queue waiting.
 func (k *kueueControl) runScheduler() {
-	used := k.usage()
+	used := k.workloads.usage()
 	waiting := k.pendingWorkloads()
 	for len(waiting) > 0 {
 		queue := k.nextQueue(waiting, used)
@@ -157,11 +157,11 @@ func (k *kueueControl) nextQueue(waiting map[string][]types.NamespacedName, used
 // pendingWorkloads are the workloads that wait for quota, by queue, in the order of each queue.
 func (k *kueueControl) pendingWorkloads() map[string][]types.NamespacedName {
 	lists := map[string][]types.NamespacedName{}
-	for _, key := range k.workloads.keys() {
+	for _, key := range k.workloads.pending() {
 		wl := k.workloads.get(key)
 		queue := string(wl.Spec.QueueName)
 		cq := k.quota.queues[queue]
-		if cq == nil || cq.stop != kueue.None || cq.inactive || wl.Status.Admission != nil || kueuestate.IsFinished(wl) || !kueuestate.IsActive(wl) || !wl.DeletionTimestamp.IsZero() || k.isDeactivationTarget(wl) ||
+		if cq == nil || cq.stop != kueue.None || cq.inactive || !kueuestate.IsActive(wl) || !wl.DeletionTimestamp.IsZero() || k.isDeactivationTarget(wl) ||
 			apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadRequeued) ||
 			wl.Status.RequeueState != nil && wl.Status.RequeueState.RequeueAt != nil {
 			continue

@@ -13,6 +13,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Invariants of reclaims and moves.
@@ -72,14 +73,21 @@ func (w *World) followReclaim(r *Run, old, wl *kueue.Workload) {
 	if !r.Reclaimable || !kueuestate.IsAdmitted(old) {
 		w.broken(RightReclaim, r.Name, "%s returns to its queue: it agreed %v, is admitted %v", r.Name, r.Reclaimable, kueuestate.IsAdmitted(old))
 	}
-	if record.Reclaimed.For == "" {
+	isMove := func(p dispatch.Preference) bool { return p.Until.Equal(record.SleepsUntil.Add(timing.MoveAvoidance)) }
+	i := slices.IndexFunc(record.Avoided(now), isMove)
+	if i < 0 {
 		w.checkIdle(r)
 		return
 	}
-	_, name, _ := strings.Cut(record.Reclaimed.For, "/job-")
+	holders := w.Operator.Holds()[record.Avoided(now)[i].Cluster]
+	if len(holders) == 0 {
+		w.broken(RightReclaim, r.Name, "%s moves although its cluster is held for no job", r.Name)
+		return
+	}
+	_, name, _ := strings.Cut(holders[0], "/job-")
 	waiting := w.runOf(name)
 	if waiting == nil || waiting.Priority <= r.Priority {
-		w.broken(RightReclaim, r.Name, "%s moves for %s, which has no higher priority", r.Name, record.Reclaimed.For)
+		w.broken(RightReclaim, r.Name, "%s moves for %s, which has no higher priority", r.Name, holders[0])
 		return
 	}
 	w.moves = append(w.moves, move{r, waiting, now})

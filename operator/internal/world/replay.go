@@ -104,7 +104,7 @@ func (w *World) Replay(record *story.Record) *Replay {
 func (w *World) setScore(cluster string, value int32) {
 	key := types.NamespacedName{Namespace: cluster, Name: policyName}
 	scores := []clusterv1alpha1.AddOnPlacementScoreItem{{Name: scoreName, Value: value}}
-	_, err := hub.Update(w.Hub, key, "scores", func(s *clusterv1alpha1.AddOnPlacementScore) bool {
+	_, err := hub.Update(w.objects, key, "scores", func(s *clusterv1alpha1.AddOnPlacementScore) bool {
 		s.Status.Scores = scores
 		return true
 	})
@@ -317,8 +317,8 @@ func (p *Replay) planPod(r *story.RecordedPod) {
 	held := &pod{name: r.Job + "-" + strconv.FormatFloat(r.Bound, 'f', 3, 64), devices: r.Devices, cpu: 4000, memory: 16 << 10,
 		job: &remoteJob{batchJob: batchJob{spec: &Job{Name: r.Job, Namespace: key.Namespace}, key: key}}}
 	p.at(r.Bound, func() {
-		held.node = c.nodes[i]
-		held.node.pods, c.pods = append(held.node.pods, held), append(c.pods, held)
+		c.createPod(held)
+		c.bind(held, c.nodes[i])
 	})
 	if r.Ended > 0 {
 		p.at(r.Ended, func() { c.removePod(held) })

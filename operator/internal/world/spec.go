@@ -180,6 +180,10 @@ type Settings struct {
 	HubPodsReadyTimeout time.Duration
 	// OtherCheckDelay is the time that checks of other controllers take.
 	OtherCheckDelay time.Duration
+	// KeepsFinished is for how long a finished job exists (ttlSecondsAfterFinished); zero = for ever.
+	KeepsFinished time.Duration
+	// CheckInterval is the time between two checks of the invariants; default 5 s.
+	CheckInterval time.Duration
 	// Standbys are processes of the operator beside the one that leads.
 	Standbys int
 	// Reclaim is the spec of a ReclaimPolicy for all queues; nil = none. Its references are set by the world.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
@@ -62,7 +63,7 @@ func (c *cluster) describe() string {
 	for _, n := range c.nodes {
 		nodes = append(nodes, fmt.Sprintf("%d/%d", n.free(), n.pool.Devices))
 	}
-	used := c.kueue.usage()
+	used := c.kueue.workloads.usage()
 	for _, name := range slices.Sorted(maps.Keys(c.kueue.quota.queues)) {
 		for _, f := range c.kueue.quota.flavors {
 			queues = append(queues, fmt.Sprintf("%s/%s %d", name, f.name, c.kueue.quota.available(name, f.name, used)))
@@ -95,21 +96,26 @@ func (w *World) settled(c *cluster) bool {
 
 // isQuiet reports whether the cluster is connected, decided, and no job is on its way to it.
 func (w *World) isQuiet(c *cluster) bool {
+	if w.quiet == nil {
+		return w.findQuiet(c)
+	}
+	known, isKnown := w.quiet[c]
+	if !isKnown {
+		known = w.findQuiet(c)
+		w.quiet[c] = known
+	}
+	return known
+}
+
+func (w *World) findQuiet(c *cluster) bool {
 	r := w.multiKueue.remotes[c.spec.Name]
 	if !c.reachable || r == nil || !r.connected || !slices.Contains(w.ocm.decided, c.spec.Name) || c.schedulerDead || c.startsFail {
 		return false
 	}
-	for _, key := range w.kueue.workloads.keys() {
-		wl := w.kueue.workloads.get(key)
-		if kueuestate.IsFinished(wl) {
-			continue
-		}
-		isSent := slices.Contains(wl.Status.NominatedClusterNames, c.spec.Name) || wl.Status.ClusterName != nil && *wl.Status.ClusterName == c.spec.Name
-		if j := c.jobFor(key); isSent && (j == nil || w.isGrowing(c, key) || !j.podsReady() && j.spec.Behavior != NeverReady) {
-			return false
-		}
-	}
-	return true
+	return !w.hubStore.anySent(c.spec.Name, func(key types.NamespacedName) bool {
+		j := c.jobFor(key)
+		return j == nil || w.isGrowing(c, key) || !j.podsReady() && j.spec.Behavior != NeverReady
+	})
 }
 
 // takes reports whether all pods of a job fit on the cluster now, by nodes and by the worker's quota.
@@ -121,7 +127,7 @@ func (c *cluster) takes(j *Job) bool {
 }
 
 func (c *cluster) hasQuota(j *Job, devices int64) bool {
-	used := c.kueue.usage()
+	used := c.kueue.workloads.usage()
 	for _, f := range c.kueue.quota.flavors {
 		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && c.kueue.quota.available(j.Queue, f.name, used) >= devices {
 			return true
@@ -134,22 +140,10 @@ func (c *cluster) hasQuota(j *Job, devices int64) bool {
 func (c *cluster) placeable(j *Job, limit int64) int64 {
 	n := int64(0)
 	for _, node := range c.nodes {
-		var extra []*pod
-		for n < limit && node.fits(j) {
-			p := &pod{devices: j.Devices, cpu: effectiveCPU(j), memory: j.Memory}
-			node.pods = append(node.pods, p)
-			extra = append(extra, p)
-			n++
-		}
-		node.pods = node.pods[:len(node.pods)-len(extra)]
+		n += node.placeable(j, limit-n)
 	}
 	if quota := c.spec.ResourceQuota; quota > 0 {
-		for _, p := range c.pods {
-			if p.node != nil {
-				quota -= p.devices
-			}
-		}
-		n = min(n, max(0, quota)/j.Devices)
+		n = min(n, max(0, quota-c.devicesBound)/j.Devices)
 	}
 	return n
 }

@@ -109,8 +109,10 @@ func (w *World) isCalm() bool {
 // measureRuns keeps the longest time for which a pod stayed on a cluster.
 func (w *World) measureRuns() {
 	for _, c := range w.clusters {
-		for _, p := range c.pods {
-			w.longestRun = max(w.longestRun, w.loop.Now().Sub(p.created))
+		for _, list := range []*podList{&c.bound, &c.waiting} {
+			for p := range list.all() {
+				w.longestRun = max(w.longestRun, w.loop.Now().Sub(p.created))
+			}
 		}
 	}
 }

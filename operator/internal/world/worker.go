@@ -10,7 +10,7 @@ import (
 // newWorkerKueue is the Kueue of a worker.
 func (c *cluster) newWorkerKueue(flavors []flavor) *kueueControl {
 	w := c.world
-	store := &localWorkloads{objects: map[types.NamespacedName]*kueue.Workload{}}
+	store := &localWorkloads{liveWorkloads: newLiveWorkloads()}
 	k := &kueueControl{world: w, name: c.spec.Name, workloads: store, pending: map[types.NamespacedName]bool{}, timers: map[types.NamespacedName]time.Time{},
 		quota: &quota{queues: map[string]*clusterQueue{}, flavors: flavors}, podsReadyTimeout: c.spec.PodsReadyTimeout}
 	store.onWrite = k.changed
@@ -57,9 +57,15 @@ func (c *cluster) createJob(key types.NamespacedName, local *batchJob) {
 	if c.kueue.workloads.get(key) == nil {
 		return
 	}
-	c.jobs[c.world.jobName(key)] = &remoteJob{batchJob: batchJob{spec: local.spec, key: key, suspended: true}, on: c, run: c.world.runs[key]}
-	c.kueue.changed(key)
+	c.addJob(&remoteJob{batchJob: batchJob{spec: local.spec, key: key, suspended: true}, on: c, run: c.world.runs[key]})
 	c.createSet(key)
+}
+
+func (c *cluster) addJob(j *remoteJob) {
+	name := c.world.jobName(j.key)
+	c.jobs[name] = j
+	c.world.runs[name].jobs++
+	c.kueue.changed(j.key)
 }
 
 // deleteJob deletes a job with its pods.
@@ -75,7 +81,9 @@ func (c *cluster) endJob(key types.NamespacedName) {
 	}
 	j.deleted = true
 	j.stop()
-	delete(c.jobs, c.world.jobName(key))
+	name := c.world.jobName(key)
+	delete(c.jobs, name)
+	c.world.runs[name].jobs--
 }
 
 // loseCopy deletes a copy on the worker behind MultiKueue's back.

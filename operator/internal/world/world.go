@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/world/hub"
@@ -56,12 +57,21 @@ type World struct {
 	multiKueue *multiKueue
 	ocm        *ocm
 	hubStore   *hubWorkloads
+	objects    hub.Store
 	config     *kueue.MultiKueueConfig
 	mkClusters map[string]*kueue.MultiKueueCluster
 
 	runs  map[types.NamespacedName]*Run
 	order []*Run
-	jobs  map[types.NamespacedName]*batchJob
+	// unfinished are the runs that were not over at the last check, in order, and preemptors those for which a running
+	// job was preempted.
+	unfinished, preemptors []*Run
+	checks                 int
+	// quiet are the results of isQuiet while the state of the world does not change; nil = it may change.
+	quiet map[*cluster]bool
+	// workloads is the number of Workloads of the spec's jobs.
+	workloads int
+	jobs      map[types.NamespacedName]*batchJob
 
 	replay  *Replay // nil = none
 	metrics metricsState
@@ -73,6 +83,8 @@ type World struct {
 	log      []string
 	// Verbose prints each line of the log.
 	Verbose func(string)
+	// Quiet: the world has no log.
+	Quiet bool
 }
 
 // Operator is what the world knows of the operator.
@@ -90,21 +102,46 @@ type Operator interface {
 	Holds() map[string][]string
 }
 
-// New builds a world before its first event. now is the clock.
+// New builds a world with an API server and a metrics store before its first event. now is the clock.
 func New(spec Spec, scheme *runtime.Scheme, rules *metrics.Rules, now func() time.Time) (*World, error) {
-	spec = complete(spec)
-	w := &World{Spec: spec, Loop: NewLoop(now), settings: spec.Settings, dice: newDice(spec.Seed), start: now(),
-		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){}}
-	w.loop = w.Loop
+	w := newWorld(spec, now)
 	w.Hub = hub.NewServer(scheme, now)
+	w.objects = w.Hub
 	if err := w.metrics.open(w, rules); err != nil {
 		return nil, err
 	}
+	w.open()
+	return w, nil
+}
+
+// NewPlain builds a world without API server and metrics store. The hub's objects are in maps, and Candidates has
+// the results of queries.
+func NewPlain(spec Spec, now func() time.Time) *World {
+	w := newWorld(spec, now)
+	w.objects = hub.NewObjects(now, copyOf)
+	w.open()
+	return w
+}
+
+// copyOf is a copy of an object that may be changed.
+func copyOf(obj client.Object) client.Object {
+	if wl, ok := obj.(*kueue.Workload); ok {
+		return copyOfWorkload(wl)
+	}
+	return obj.DeepCopyObject().(client.Object)
+}
+
+func newWorld(spec Spec, now func() time.Time) *World {
+	spec = complete(spec)
+	w := &World{Spec: spec, Loop: NewLoop(now), settings: spec.Settings, dice: newDice(spec.Seed), start: now(),
+		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){},
+		faults: faultState{lost: map[string]string{}, lies: map[string]int64{}}}
+	w.loop, w.workloads = w.Loop, spec.workloads()
 	flavors := flavorsOf(spec.Clusters)
 	for i := range spec.Clusters {
 		w.clusters = append(w.clusters, newCluster(w, &w.Spec.Clusters[i]))
 	}
-	w.hubStore = &hubWorkloads{server: w.Hub, live: map[types.NamespacedName]*kueue.Workload{}}
+	w.hubStore = &hubWorkloads{liveWorkloads: newLiveWorkloads()}
 	w.kueue = w.newHubKueue(flavors)
 	w.multiKueue = &multiKueue{world: w, check: multiKueueAC, remotes: map[string]*remote{}, pending: map[types.NamespacedName]time.Time{}, deleted: map[types.NamespacedName]*kueue.Workload{}}
 	w.kueue.then = func(key types.NamespacedName) { w.multiKueue.changed(key, 0) }
@@ -113,12 +150,17 @@ func New(spec Spec, scheme *runtime.Scheme, rules *metrics.Rules, now func() tim
 		c.kueue = c.newWorkerKueue(flavors)
 		w.multiKueue.remotes[c.spec.Name] = &remote{cluster: c, tokens: clientBurst, at: now()}
 	}
-	w.Hub.OnChange(w.onHubChange)
+	return w
+}
+
+// open creates what the hub has in the beginning, and schedules what will happen.
+func (w *World) open() {
+	w.hubStore.store = w.objects
+	w.objects.OnChange(w.onHubChange)
 	w.createHub()
-	w.metrics.start()
+	w.metrics.start(w)
 	w.plan()
 	w.loop.After(collectInterval, w.multiKueue.collect)
-	return w, nil
 }
 
 func (w *World) newHubKueue(flavors []flavor) *kueueControl {
@@ -157,7 +199,7 @@ func (w *World) newHubKueue(flavors []flavor) *kueueControl {
 func byFlavor(byModel map[string]int64) map[string]int64 {
 	sum := map[string]int64{}
 	for model, n := range byModel {
-		sum[flavorOf(model)] = n
+		sum[FlavorOf(model)] = n
 	}
 	return sum
 }
@@ -167,7 +209,7 @@ func flavorsOf(clusters []Cluster) []flavor {
 	var list []flavor
 	for i := range clusters {
 		for _, p := range clusters[i].Pools {
-			f := flavor{flavorOf(p.Model), p.Model, p.Resource}
+			f := flavor{FlavorOf(p.Model), p.Model, p.Resource}
 			if !slices.Contains(list, f) {
 				list = append(list, f)
 			}
@@ -180,9 +222,9 @@ func flavorsOf(clusters []Cluster) []flavor {
 // the operator, so that it only schedules.
 func (w *World) onHubChange(e hub.Event) {
 	if wl, isWorkload := e.New.(*kueue.Workload); isWorkload && e.Type != hub.Deleted {
-		w.hubStore.note(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, wl)
+		w.hubStore.put(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, wl)
 	} else if wl, isWorkload := e.Old.(*kueue.Workload); isWorkload {
-		w.hubStore.note(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, nil)
+		w.hubStore.put(types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, nil)
 	}
 	w.loop.After(0, func() { w.handle(e) })
 }
@@ -222,6 +264,9 @@ func (w *World) handle(e hub.Event) {
 
 // note adds a line to the world's log.
 func (w *World) note(format string, args ...any) {
+	if w.Quiet {
+		return
+	}
 	line := fmt.Sprintf("%8.3fs ", w.loop.Now().Sub(w.start).Seconds()) + fmt.Sprintf(format, args...)
 	w.log = append(w.log, line)
 	if w.Verbose != nil {
@@ -269,7 +314,7 @@ func (w *World) plan() {
 		f := &w.Spec.Faults[i]
 		w.loop.After(f.At, func() { w.begin(f) })
 	}
-	w.loop.After(checkInterval, w.check)
+	w.loop.After(w.settings.CheckInterval, w.check)
 }
 
 // LastPlanned is the time of the last arrival, fault, or end of one.
@@ -296,6 +341,7 @@ func complete(spec Spec) Spec {
 	s.QueryTime = cmp.Or(s.QueryTime, 50*time.Millisecond)
 	s.OtherCheckDelay = cmp.Or(s.OtherCheckDelay, 5*time.Second)
 	s.Length = cmp.Or(s.Length, 4*time.Hour)
+	s.CheckInterval = cmp.Or(s.CheckInterval, checkInterval)
 	total := map[string]int64{}
 	for i := range spec.Clusters {
 		c := &spec.Clusters[i]

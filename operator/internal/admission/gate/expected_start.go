@@ -91,11 +91,11 @@ func (e *evaluation) mayGetQuota(c *Candidate, i int, view ledger.View) bool {
 // the workloads that run on the cluster. Zero means unknown. A pod at least as large as p
 // returns whole slots when it ends. Smaller pods return them only when all of them have ended,
 // because their nodes are unknown.
-func (e *evaluation) startsBy(p shape.PodSet, free, empty float64, running []ledger.Running) time.Time {
+func (e *evaluation) startsBy(p shape.PodSet, free, empty float64, running []*ledger.Running) time.Time {
 	ends := slices.Clone(running)
-	ends = slices.DeleteFunc(ends, func(r ledger.Running) bool { return !ledger.ShareDevices(r.PodSets, []shape.PodSet{p}) })
+	ends = slices.DeleteFunc(ends, func(r *ledger.Running) bool { return !ledger.ShareDevices(r.PodSets, []shape.PodSet{p}) })
 	// A pod that waits for a workload with an unknown end has no known start.
-	slices.SortFunc(ends, func(a, b ledger.Running) int { return compareKnownFirst(a.EndsBy, b.EndsBy) })
+	slices.SortFunc(ends, func(a, b *ledger.Running) int { return compareKnownFirst(a.EndsBy, b.EndsBy) })
 	for i, r := range ends {
 		for _, held := range r.PodSets {
 			switch {

@@ -110,9 +110,8 @@ func (e *evaluation) reclaimable(cluster, queue string, p shape.PodSet, borrowed
 // victims returns the running workloads of a cluster that isVictim selects.
 func (e *evaluation) victims(cluster string, view ledger.View, isVictim func(*ledger.Running) bool) iter.Seq[*ledger.Running] {
 	return func(yield func(*ledger.Running) bool) {
-		running := view.Running(cluster)
-		for i := range running {
-			if r := &running[i]; r.UID != e.facts.UID && isVictim(r) && !yield(r) {
+		for _, r := range view.Running(cluster) {
+			if r.UID != e.facts.UID && isVictim(r) && !yield(r) {
 				return
 			}
 		}

@@ -33,14 +33,21 @@ type Ledger struct {
 	generation uint64
 	// entries by workload UID and cluster.
 	entries map[string]map[string]Entry
-	credits []Credit
-	// running workloads by UID, and by cluster; the latter is nil after a change.
-	running          map[string]Running
-	runningByCluster map[string][]Running
+	// onCluster are the UIDs of the entries by cluster, and followers the number of entries that rest on the decision of
+	// another workload.
+	onCluster map[string]map[string]bool
+	followers int
+	credits   []Credit
+	// running workloads by UID, and by cluster. The map by cluster and its lists are replaced, never changed.
+	running          map[string]*Running
+	runningByCluster map[string][]*Running
 	// holds by cluster. The slice is replaced, never changed.
 	holds []Hold
-	// view is the copy of the current generation; nil after a change.
-	view *View
+	// view is the copy of the current generation; nil after a change. last is the copy before it, and changed are
+	// the clusters whose entries or credits differ from it: most changes concern one cluster of many.
+	view    *View
+	last    View
+	changed map[string]bool
 }
 
 // put adds or replaces an entry.
@@ -48,16 +55,29 @@ func (l *Ledger) put(e Entry) {
 	if l.entries[e.UID] == nil {
 		l.entries[e.UID] = map[string]Entry{}
 	}
-	l.entries[e.UID][e.Cluster] = e
-	l.invalidate()
+	if l.onCluster[e.Cluster] == nil {
+		l.onCluster[e.Cluster] = map[string]bool{}
+	}
+	l.countFollower(l.entries[e.UID][e.Cluster], -1)
+	l.entries[e.UID][e.Cluster], l.onCluster[e.Cluster][e.UID] = e, true
+	l.countFollower(e, 1)
+	l.invalidate(e.Cluster)
 }
 
 func (l *Ledger) remove(e Entry) {
+	l.countFollower(l.entries[e.UID][e.Cluster], -1)
+	delete(l.onCluster[e.Cluster], e.UID)
 	delete(l.entries[e.UID], e.Cluster)
 	if len(l.entries[e.UID]) == 0 {
 		delete(l.entries, e.UID)
 	}
-	l.invalidate()
+	l.invalidate(e.Cluster)
+}
+
+func (l *Ledger) countFollower(e Entry, n int) {
+	if e.DecidedBy != "" {
+		l.followers += n
+	}
 }
 
 // all returns the entries. The loop may remove or replace the current one.
@@ -80,7 +100,7 @@ func (l *Ledger) currentOf(uid string) []Entry {
 
 // New returns an empty ledger. See the fields Settle and TTL.
 func New(settle, ttl time.Duration) *Ledger {
-	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, running: map[string]Running{}}
+	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, onCluster: map[string]map[string]bool{}, running: map[string]*Running{}, changed: map[string]bool{}}
 }
 
 // View returns an immutable copy of the ledger.
@@ -88,17 +108,33 @@ func (l *Ledger) View() View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.view == nil {
-		v := View{generation: l.generation, settle: l.Settle, byCluster: map[string][]Entry{},
-			credits: map[string][]Credit{}, running: l.groupRunning(), holds: l.holds}
-		for e := range l.all() {
-			v.byCluster[e.Cluster] = append(v.byCluster[e.Cluster], e)
+		v := View{generation: l.generation, settle: l.Settle, byCluster: unchangedOf(l, l.last.byCluster),
+			credits: unchangedOf(l, l.last.credits), running: l.runningByCluster, holds: l.holds}
+		for cluster := range l.changed {
+			for uid := range l.onCluster[cluster] {
+				v.byCluster[cluster] = append(v.byCluster[cluster], l.entries[uid][cluster])
+			}
 		}
 		for _, c := range l.credits {
-			v.credits[c.Cluster] = append(v.credits[c.Cluster], c)
+			if l.changed[c.Cluster] {
+				v.credits[c.Cluster] = append(v.credits[c.Cluster], c)
+			}
 		}
-		l.view = &v
+		l.view, l.last = &v, v
+		clear(l.changed)
 	}
 	return *l.view
+}
+
+// unchangedOf returns what the last view has of the clusters that have not changed.
+func unchangedOf[T any](l *Ledger, last map[string][]T) map[string][]T {
+	kept := make(map[string][]T, len(last))
+	for cluster, list := range last {
+		if !l.changed[cluster] {
+			kept[cluster] = list
+		}
+	}
+	return kept
 }
 
 // DevicesByCluster returns the number of reserved devices per cluster, including entries
@@ -159,9 +195,9 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry, hold
 	if v.generation != l.generation {
 		return false
 	}
-	l.drop(func(e Entry) bool {
+	l.drop(uid, func(e Entry) bool {
 		isReserved := slices.ContainsFunc(entries, func(n Entry) bool { return n.UID == e.UID && n.Cluster == e.Cluster })
-		return (e.UID == uid || e.isDecidedBy(uid)) && !isReserved && !slices.Contains(kept, e.Cluster)
+		return !isReserved && !slices.Contains(kept, e.Cluster)
 	})
 	for _, e := range entries {
 		l.resize(e)
@@ -182,10 +218,18 @@ func (l *Ledger) resize(e Entry) {
 	l.put(old)
 }
 
-// drop removes the entries of current attempts that isDropped selects.
-func (l *Ledger) drop(isDropped func(Entry) bool) {
+// drop removes the current entries of a workload, and those that rest on its decision, which isDropped selects.
+func (l *Ledger) drop(uid string, isDropped func(Entry) bool) {
+	for _, e := range l.currentOf(uid) {
+		if isDropped(e) {
+			l.remove(e)
+		}
+	}
+	if l.followers == 0 {
+		return
+	}
 	for e := range l.all() {
-		if e.isCurrent() && isDropped(e) {
+		if e.isDecidedBy(uid) && e.isCurrent() && isDropped(e) {
 			l.remove(e)
 		}
 	}
@@ -207,10 +251,13 @@ func (l *Ledger) debit(e Entry) {
 	l.put(e)
 }
 
-// invalidate must follow every change of entries or credits.
-func (l *Ledger) invalidate() {
+// invalidate must follow every change. clusters are those whose entries or credits changed.
+func (l *Ledger) invalidate(clusters ...string) {
 	l.generation++
 	l.view = nil
+	for _, c := range clusters {
+		l.changed[c] = true
+	}
 }
 
 // MarkAdmitted records that the cluster admitted the workload, and drops the workload's
@@ -227,9 +274,7 @@ func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, reportsPodsRead
 	e.AdmittedAt, e.ReportsPodsReady = at, reportsPodsReady
 	e.DecidedBy = "" // the worker has the workload, whatever becomes of the primary component
 	l.put(e)
-	l.drop(func(other Entry) bool {
-		return (other.UID == uid || other.isDecidedBy(uid)) && other.Cluster != cluster
-	})
+	l.drop(uid, func(other Entry) bool { return other.Cluster != cluster })
 	return true
 }
 
@@ -282,7 +327,7 @@ func (l *Ledger) Release(uid string) bool {
 func (l *Ledger) release(uid string) {
 	l.setHold(uid, nil)
 	l.removeRunning(uid)
-	l.drop(func(e Entry) bool { return e.isDecidedBy(uid) })
+	l.drop(uid, func(e Entry) bool { return e.isDecidedBy(uid) })
 }
 
 // Credit adds the devices of a finished workload. They count in ranking only.
@@ -290,7 +335,7 @@ func (l *Ledger) Credit(c Credit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.credits = append(l.credits, c)
-	l.invalidate()
+	l.invalidate(c.Cluster)
 }
 
 // Expire drops the entries that are over, and credits that samples show or that are older than TTL. An entry is
@@ -317,13 +362,13 @@ func (l *Ledger) Expire(times map[string]SampleTimes, now time.Time) int {
 			l.put(e)
 		}
 	}
-	credits := slices.DeleteFunc(slices.Clone(l.credits), func(c Credit) bool {
-		return now.Sub(c.FinishedAt) > l.TTL || times[c.Cluster].Devices.After(c.FinishedAt.Add(l.Settle))
+	l.credits = slices.DeleteFunc(l.credits, func(c Credit) bool {
+		isOver := now.Sub(c.FinishedAt) > l.TTL || times[c.Cluster].Devices.After(c.FinishedAt.Add(l.Settle))
+		if isOver {
+			l.invalidate(c.Cluster)
+		}
+		return isOver
 	})
-	if len(credits) != len(l.credits) {
-		l.credits = credits
-		l.invalidate()
-	}
 	return dropped
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -177,14 +178,15 @@ func TestAnySequenceOfCalls(t *testing.T) {
 				t.Fatalf("seed %d: reserved devices (-want +got):\n%s", seed, diff)
 			}
 			requireView(t, l.View(), clusters)
+			requireWhole(t, l)
 		}
 		for i := range 5 {
 			l.MarkEnded(fmt.Sprint("w", i), t0)
 		}
 		l.Expire(map[string]SampleTimes{"cluster1": {Devices: after(60)}, "cluster2": {Devices: after(60)}, "cluster3": {Devices: after(60)}}, after(60))
 		rest := l.View()
-		if len(l.entries) > 0 {
-			t.Fatalf("seed %d: the ledger keeps %v", seed, l.entries)
+		if len(l.entries) > 0 || l.followers != 0 {
+			t.Fatalf("seed %d: the ledger keeps %v, %d followers", seed, l.entries, l.followers)
 		}
 		if len(rest.byCluster)+len(rest.credits)+len(rest.running)+len(rest.holds) > 0 {
 			t.Fatalf("seed %d: the ledger still has %+v", seed, rest)
@@ -201,6 +203,29 @@ func randomHold(random *rand.Rand, uid, cluster string) *Hold {
 	p.Model = []string{h100, "NVIDIA-A100", ""}[random.IntN(3)]
 	return &Hold{Gate: []string{"gpu", "batch"}[random.IntN(2)], UID: uid, Workload: uid, Cluster: cluster,
 		PodSets: []shape.PodSet{p}, Rank: order.Rank{Priority: int32(random.IntN(3))}}
+}
+
+// requireWhole checks that the view has each entry and credit of the ledger, and no other: it shares what has not
+// changed with earlier views.
+func requireWhole(t *testing.T, l *Ledger) {
+	t.Helper()
+	v := l.View()
+	entries, credits := 0, 0
+	for e := range l.all() {
+		entries++
+		if !slices.ContainsFunc(v.byCluster[e.Cluster], func(other Entry) bool { return reflect.DeepEqual(e, other) }) {
+			t.Fatalf("the view lacks %+v", e)
+		}
+	}
+	for _, list := range v.byCluster {
+		entries -= len(list)
+	}
+	for _, list := range v.credits {
+		credits += len(list)
+	}
+	if entries != 0 || credits != len(l.credits) {
+		t.Fatalf("the view has %d entries too many, and %d of %d credits", -entries, credits, len(l.credits))
+	}
 }
 
 // requireView checks that no number is negative, that no workload counts against itself, and that

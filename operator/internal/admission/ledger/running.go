@@ -1,7 +1,9 @@
 package ledger
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
@@ -30,30 +32,34 @@ type Running struct {
 func (l *Ledger) PutRunning(r Running) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if reflect.DeepEqual(l.running[r.UID], r) {
+	if old := l.running[r.UID]; old != nil && reflect.DeepEqual(*old, r) {
 		return
 	}
-	l.running[r.UID], l.runningByCluster = r, nil
+	l.removeRunning(r.UID)
+	l.running[r.UID] = &r
+	l.setRunning(r.Cluster, append(l.runningByCluster[r.Cluster], &r)) // views do not read beyond their lists
 	l.invalidate()
 }
 
 // removeRunning forgets a running workload.
 func (l *Ledger) removeRunning(uid string) {
-	if _, ok := l.running[uid]; ok {
-		delete(l.running, uid)
-		l.runningByCluster = nil
-		l.invalidate()
+	r := l.running[uid]
+	if r == nil {
+		return
 	}
+	delete(l.running, uid)
+	others := slices.Clone(l.runningByCluster[r.Cluster])
+	l.setRunning(r.Cluster, slices.DeleteFunc(others, func(other *Running) bool { return other == r }))
+	l.invalidate()
 }
 
-// groupRunning returns the running workloads by cluster. Views share the result until it
-// changes.
-func (l *Ledger) groupRunning() map[string][]Running {
+// setRunning replaces the list of a cluster, which views share.
+func (l *Ledger) setRunning(cluster string, list []*Running) {
+	l.runningByCluster = maps.Clone(l.runningByCluster)
 	if l.runningByCluster == nil {
-		l.runningByCluster = map[string][]Running{}
-		for _, r := range l.running {
-			l.runningByCluster[r.Cluster] = append(l.runningByCluster[r.Cluster], r)
-		}
+		l.runningByCluster = map[string][]*Running{}
 	}
-	return l.runningByCluster
+	if l.runningByCluster[cluster] = list; len(list) == 0 {
+		delete(l.runningByCluster, cluster)
+	}
 }

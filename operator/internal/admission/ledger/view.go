@@ -24,7 +24,7 @@ type View struct {
 	settle     time.Duration
 	byCluster  map[string][]Entry
 	credits    map[string][]Credit
-	running    map[string][]Running
+	running    map[string][]*Running
 	holds      []Hold
 }
 
@@ -144,7 +144,7 @@ func (v View) Credits(cluster string, sampledAt time.Time) []Credit {
 }
 
 // Running returns the workloads that run on the cluster, in no particular order.
-func (v View) Running(cluster string) []Running { return v.running[cluster] }
+func (v View) Running(cluster string) []*Running { return v.running[cluster] }
 
 // HoldsOf returns the holds of a gate, in the order of their clusters.
 func (v View) HoldsOf(gate string) []Hold {

@@ -6,6 +6,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -262,6 +263,14 @@ func init() { //nolint:funlen // one table
 
 func rowOf(p Phase) phaseRow {
 	return phases[slices.IndexFunc(phases, func(row phaseRow) bool { return row.phase == p })]
+}
+
+// MayNeedStep reports whether a workload is in a phase that may have a step: it holds quota, has a record of the gate,
+// or a Ready check, which may be outdated. Most workloads of a hub wait for quota, and Kueue updates each of them
+// whenever it looks at the queue.
+func MayNeedStep(wl *kueue.Workload) bool {
+	return kueuestate.HoldsQuota(wl) || wl.Annotations[v1alpha1.DispatchAnnotation] != "" ||
+		!kueuestate.IsFinished(wl) && slices.ContainsFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStateReady })
 }
 
 // PhaseOf names the phase of a workload.

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -8,27 +9,38 @@ import (
 )
 
 // Get returns the live object of a type, nil if it does not exist. It must not be changed.
-func Get[T client.Object](s *Server, key types.NamespacedName) T {
+func Get[T client.Object](s Store, key types.NamespacedName) T {
 	var none T
-	k, err := s.kindOf(none)
-	if err != nil {
-		return none
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if live, err := s.live(k, key); err == nil {
-		return live.obj.(T)
-	}
-	return none
+	live, _ := s.Get(none, key).(T)
+	return live
 }
 
 // Update lets a component of the model change an object: its content, metadata and status in one
 // write. change edits a copy of the live object and reports whether to store it. It runs under no
 // lock, and again if the object changed meanwhile. Update returns what change reported, and a
 // NotFound error if there is no such object.
-func Update[T client.Object](s *Server, key types.NamespacedName, manager string, change func(T) bool) (bool, error) {
+func Update[T client.Object](s Store, key types.NamespacedName, manager string, change func(T) bool) (bool, error) {
 	var none T
-	k, err := s.kindOf(none)
+	return s.Change(none, key, manager, func(obj client.Object) bool { return change(obj.(T)) })
+}
+
+// Get implements Store.
+func (s *Server) Get(kind client.Object, key types.NamespacedName) client.Object {
+	k, err := s.kindOf(kind)
+	if err != nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if live, err := s.live(k, key); err == nil {
+		return live.obj
+	}
+	return nil
+}
+
+// Change implements Store.
+func (s *Server) Change(kind client.Object, key types.NamespacedName, manager string, change func(client.Object) bool) (bool, error) {
+	k, err := s.kindOf(kind)
 	if err != nil {
 		return false, err
 	}
@@ -41,7 +53,7 @@ func Update[T client.Object](s *Server, key types.NamespacedName, manager string
 		}
 		before := live.obj
 		s.mu.Unlock()
-		next := before.DeepCopyObject().(T)
+		next := before.DeepCopyObject().(client.Object)
 		if !change(next) {
 			return false, nil
 		}
@@ -59,6 +71,27 @@ func Update[T client.Object](s *Server, key types.NamespacedName, manager string
 			return err == nil, err
 		}
 	}
+}
+
+// Add implements Store. As a client does, it writes the status after the object.
+func (s *Server) Add(obj client.Object, manager string) error {
+	c := s.Client(manager)
+	status := obj.DeepCopyObject().(client.Object)
+	if err := c.Create(context.Background(), obj); err != nil {
+		return err
+	}
+	status.SetResourceVersion(obj.GetResourceVersion())
+	status.SetUID(obj.GetUID())
+	return client.IgnoreNotFound(c.Status().Update(context.Background(), status)) // some kinds have no status
+}
+
+// Remove implements Store.
+func (s *Server) Remove(kind client.Object, key types.NamespacedName, manager string) error {
+	k, err := s.kindOf(kind)
+	if err != nil {
+		return err
+	}
+	return s.locked(func() error { return s.delete(k, key, manager, &client.DeleteOptions{}) })
 }
 
 // RecordAsApply makes the updates of a manager to objects of a kind look like server-side applies

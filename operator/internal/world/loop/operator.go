@@ -1,0 +1,78 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// operator is the operator in the world. Its process can be killed and started again.
+type operator struct {
+	driver *Driver
+	// process that runs; nil = none.
+	process *process
+}
+
+// work lets the process do what it has to do now.
+func (o *operator) work() {
+	if o.process != nil {
+		o.process.work()
+	}
+}
+
+// Start implements world.Operator.
+func (o *operator) Start() {
+	if o.process == nil {
+		o.process = newProcess(o.driver)
+	}
+}
+
+// Stop implements world.Operator.
+func (o *operator) Stop() {
+	if o.process != nil {
+		o.process.stopped = true
+		o.process = nil
+	}
+}
+
+// CutOff implements world.Operator. A process without a standby keeps on leading.
+func (*operator) CutOff(time.Duration) {}
+
+// Running implements world.Operator.
+func (o *operator) Running() bool { return o.process != nil }
+
+// Holds implements world.Operator.
+func (o *operator) Holds() map[string][]string {
+	held := map[string][]string{}
+	if o.process != nil {
+		for _, h := range o.process.engine.Ledger.View().Holds() {
+			held[h.Cluster] = append(held[h.Cluster], h.Workload)
+		}
+	}
+	return held
+}
+
+// Remaining implements world.Operator.
+func (o *operator) Remaining() string {
+	if o.process == nil {
+		return "the operator does not run"
+	}
+	var list []string
+	for cluster, devices := range o.process.engine.Ledger.DevicesByCluster() {
+		if devices != 0 {
+			list = append(list, fmt.Sprintf("%d devices on %s in the ledger", devices, cluster))
+		}
+	}
+	for cluster, workloads := range o.Holds() {
+		list = append(list, fmt.Sprintf("%s is held for %s", cluster, strings.Join(workloads, ", ")))
+	}
+	for name, kinds := range o.process.engine.Waiting.Devices() {
+		list = append(list, fmt.Sprintf("workloads wait at gate %s: %v", name, kinds))
+	}
+	if n := o.process.engine.Remembered(); n > 0 {
+		list = append(list, fmt.Sprintf("%d histories of workloads", n))
+	}
+	slices.Sort(list)
+	return strings.Join(list, "; ")
+}

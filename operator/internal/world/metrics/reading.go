@@ -1,0 +1,195 @@
+package metrics
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/timestamp"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+)
+
+// NodeGroup is a number of ready nodes that do not differ in what the default queries of gates read of them.
+type NodeGroup struct {
+	Nodes                         int64
+	Resource, Model, Taint        string
+	Devices, Allocated, Unhealthy int64
+}
+
+// isPlaceable reports whether the rules count the nodes for placement.
+func (g *NodeGroup) isPlaceable() bool {
+	return g.Taint == "" || slices.Contains(toleratedTaints, g.Taint)
+}
+
+// free are the devices that are free for placement on each node.
+func (g *NodeGroup) free() int64 {
+	if !g.isPlaceable() {
+		return 0
+	}
+	return max(0, g.Devices-g.Unhealthy-g.Allocated)
+}
+
+// Summary is what one scrape shows of a cluster to the default queries of gates. It is small, also for a cluster
+// with many nodes.
+type Summary struct {
+	At     time.Time
+	Groups []NodeGroup
+	Queues []Queue
+	// NodesFailed and KueueFailed are true if the targets did not respond.
+	NodesFailed, KueueFailed bool
+}
+
+// Readings are the results of a gate's default queries, calculated from summaries without series, rules or a
+// query language. They are those that the package querycache has with a Store in the mode ClosedForm.
+type Readings struct {
+	scraped  map[string]*Summary
+	recorded map[string]*reading
+}
+
+// reading is what the rules recorded of a cluster.
+type reading struct {
+	sampledAt, quotaSampledAt time.Time
+	groups                    []NodeGroup
+	// isTrusted: the samples are young enough for placement.
+	isTrusted bool
+	quotas    []quota
+}
+
+// NewReadings returns readings without a cluster.
+func NewReadings() *Readings {
+	return &Readings{scraped: map[string]*Summary{}, recorded: map[string]*reading{}}
+}
+
+// Scrape stores the summary of a cluster until the next one.
+func (r *Readings) Scrape(cluster string, s *Summary) { r.scraped[cluster] = s }
+
+// Evaluate records what the rules record at a time.
+func (r *Readings) Evaluate(at time.Time) {
+	for cluster, s := range r.scraped {
+		r.recorded[cluster] = s.evaluate(timestamp.FromTime(at))
+	}
+}
+
+func (s *Summary) evaluate(at int64) *reading {
+	scrapedAt, recorded := timestamp.FromTime(s.At), &reading{}
+	if at-scrapedAt >= lookback {
+		return recorded
+	}
+	if !s.KueueFailed {
+		recorded.quotas = kueueDataOf(&Snapshot{Queues: s.Queues}).quotas
+		if len(recorded.quotas) > 0 {
+			recorded.quotaSampledAt = sampleTime(scrapedAt)
+		}
+	}
+	if !s.NodesFailed && len(s.Groups) > 0 {
+		recorded.groups, recorded.isTrusted = s.Groups, seconds(scrapedAt) > seconds(at)-trustedAge
+		if recorded.isTrusted {
+			recorded.sampledAt = sampleTime(scrapedAt)
+		}
+	}
+	return recorded
+}
+
+// sampleTime is the time that a gate reads in a value in seconds.
+func sampleTime(at int64) time.Time { return time.UnixMilli(int64(seconds(at) * 1000)) }
+
+// Candidates are the gate's clusters with what its default queries say of them now.
+func (r *Readings) Candidates(g registry.Gate, f shape.Facts) []gate.Candidate {
+	list := make([]gate.Candidate, len(g.Clusters))
+	for i, of := range g.Clusters {
+		list[i] = gate.Candidate{Name: of.Name, Scores: of.Scores, Shapes: make([]gate.ShapeMetrics, len(f.PodSets))}
+		recorded := r.recorded[of.Name]
+		if recorded == nil {
+			recorded = &reading{}
+		}
+		list[i].SampledAt = recorded.sampledAt
+		if f.Remote {
+			list[i].QuotaSampledAt = recorded.quotaSampledAt
+		}
+		for k := range f.PodSets {
+			list[i].Shapes[k] = recorded.shape(&f, &f.PodSets[k])
+		}
+	}
+	return list
+}
+
+// shape has the results of the queries for one pod set.
+func (r *reading) shape(f *shape.Facts, p *shape.PodSet) gate.ShapeMetrics {
+	var m gate.ShapeMetrics
+	for i := range r.groups {
+		g := &r.groups[i]
+		if g.Resource != p.Resource || p.Model != "" && g.Model != p.Model {
+			continue
+		}
+		add(&m.Capacity, g.Nodes*g.Devices)
+		if !r.isTrusted {
+			continue
+		}
+		free, devices := g.free(), int64(0)
+		if g.isPlaceable() {
+			devices = g.Devices
+		}
+		add(&m.Headroom, g.Nodes*free)
+		m.Largest = gate.Known(math.Max(m.Largest.Value, float64(free)))
+		if p.DevicesPerPod > 0 {
+			add(&m.Fit, g.Nodes*(free/p.DevicesPerPod))
+			add(&m.EmptyFit, g.Nodes*(devices/p.DevicesPerPod))
+		}
+	}
+	if f.Remote {
+		r.addQuota(&m, f, p)
+	}
+	return m
+}
+
+func add(n *gate.Number, v int64) { *n = gate.Known(n.Value + float64(v)) }
+
+// addQuota adds what the worker's Kueue says of the queue with the name of the hub's. If the worker has a flavor with
+// the hub flavor's name, only that counts.
+func (r *reading) addQuota(m *gate.ShapeMetrics, f *shape.Facts, p *shape.PodSet) {
+	var own, nominal [2]gate.Number // of the flavor, of all flavors
+	if f.Reclaims {
+		m.Borrowed = map[string]gate.Number{}
+	}
+	isOfFlavor := func(q *quota) bool { return p.Flavor == "" || q.flavor == p.Flavor }
+	hasFlavor := slices.ContainsFunc(r.quotas, func(q quota) bool { return q.inCohort && q.resource == p.Resource && isOfFlavor(&q) })
+	for i := range r.quotas {
+		q := &r.quotas[i]
+		if q.resource != p.Resource {
+			continue
+		}
+		if q.queue == f.ClusterQueue || f.ClusterQueue == "" {
+			addQuota(&own, q.unreserved, isOfFlavor(q))
+			if q.inCohort && f.Reclaims {
+				addQuota(&nominal, q.nominalUnreserved, isOfFlavor(q))
+			}
+		}
+		if f.Reclaims && q.inCohort && q.nominalUnreserved < 0 && isOfFlavor(q) == hasFlavor {
+			m.Borrowed[q.queue] = gate.Known(m.Borrowed[q.queue].Value - q.nominalUnreserved)
+		}
+	}
+	m.Quota, m.NominalQuota = prefer(own), prefer(nominal)
+	m.QueueMissing = len(r.quotas) > 0 && !own[1].Known
+}
+
+func addQuota(sums *[2]gate.Number, v float64, isOfFlavor bool) {
+	if isOfFlavor {
+		sums[0] = gate.Known(sums[0].Value + v)
+	}
+	sums[1] = gate.Known(sums[1].Value + v)
+}
+
+// prefer is the sum of the flavor, or that of all flavors. A sum that is not finite is unknown.
+func prefer(sums [2]gate.Number) gate.Number {
+	n := sums[1]
+	if sums[0].Known {
+		n = sums[0]
+	}
+	if math.IsInf(n.Value, 0) {
+		return gate.Number{}
+	}
+	return n
+}
