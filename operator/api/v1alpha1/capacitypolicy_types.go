@@ -45,6 +45,21 @@ type CapacityPolicySpec struct {
 	// Limit of the age of samples. By default, every sample in a response counts as fresh.
 	// +optional
 	Freshness *Freshness `json:"freshness,omitempty"`
+	// Quotas of the Cohort, from 1 to 16. Required.
+	// +listType=map
+	// +listMapKey=flavor
+	// +listMapKey=resource
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Quotas []MeasuredQuota `json:"quotas"`
+	// Settings that few fleets need: how soon a quota follows the devices.
+	// +kubebuilder:default={}
+	// +optional
+	Advanced AdvancedCapacity `json:"advanced,omitempty"`
+}
+
+// AdvancedCapacity states how soon a quota follows the devices.
+type AdvancedCapacity struct {
 	// Time in seconds for which the last number of a cluster counts after the cluster
 	// disconnected or its number became unknown. Afterwards, the cluster counts 0. Default
 	// 600, from 0 to 86400.
@@ -74,13 +89,6 @@ type CapacityPolicySpec struct {
 	// reserved, or at maximum if that is less.
 	// +optional
 	LowerBelowReserved bool `json:"lowerBelowReserved,omitempty"`
-	// Quotas of the Cohort, from 1 to 16. Required.
-	// +listType=map
-	// +listMapKey=flavor
-	// +listMapKey=resource
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	Quotas []MeasuredQuota `json:"quotas"`
 }
 
 // MeasuredQuota is the quota of one resource in one flavor.

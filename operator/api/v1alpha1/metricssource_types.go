@@ -72,26 +72,10 @@ type MetricsSourceSpec struct {
 	// Query parameters of Thanos. Allowed only if type is Thanos.
 	// +optional
 	Thanos *ThanosOptions `json:"thanos,omitempty"`
-	// Compression of responses: Gzip or None. Gzip reduces the traffic to about a tenth
-	// and costs CPU time on both sides. Default Gzip.
-	// +kubebuilder:default=Gzip
+	// Settings that few sources need: limits of the load on the server and of the series in its responses.
 	// +optional
-	Compression Compression `json:"compression,omitempty"`
-	// Limits of the load on the server and of the series in its responses.
-	// +optional
-	Limits Limits `json:"limits,omitempty"`
+	Advanced AdvancedSource `json:"advanced,omitempty"`
 }
-
-// Compression of responses.
-// +kubebuilder:validation:Enum=Gzip;None
-type Compression string
-
-const (
-	// CompressionGzip requests responses in gzip format.
-	CompressionGzip Compression = "Gzip"
-	// CompressionNone requests uncompressed responses.
-	CompressionNone Compression = "None"
-)
 
 // ClusterMatch states what identifies a ManagedCluster in series.
 // +kubebuilder:validation:Enum=Name;Label;ClusterClaim
@@ -256,8 +240,8 @@ type ThanosOptions struct {
 	StoreMatch []string `json:"storeMatch,omitempty"`
 }
 
-// Limits bound the load on a server and the number of series in its responses.
-type Limits struct {
+// AdvancedSource bounds the load on a server and the number of series in its responses.
+type AdvancedSource struct {
 	// Time after which a query fails, in seconds. Default 10, from 1 to 300. All queries of a round
 	// together end after 240 s.
 	// +kubebuilder:default=10

@@ -41,13 +41,6 @@ type PlacementGateSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Policies []GatePolicy `json:"policies,omitempty"`
-	// Width of a tier in points. Clusters whose preferred score is at most this much
-	// below the best one rank as equals; the best tier with room gets the workload. Default 20, from 0 to 200.
-	// +kubebuilder:default=20
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=200
-	// +optional
-	TierPoints *int32 `json:"tierPoints,omitempty"`
 	// PromQL conditions that a cluster, or the whole fleet, must meet. At most 16.
 	// +optional
 	// +listType=map
@@ -85,18 +78,6 @@ type PlacementGateSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	WhenUnplaceable WhenUnplaceable `json:"whenUnplaceable,omitempty"`
-	// Nomination of more clusters when the first one does not admit the workload in time.
-	// +kubebuilder:default={}
-	// +optional
-	Widen Widen `json:"widen,omitempty"`
-	// Seconds after which a nominated workload that no cluster has admitted returns to its
-	// queue. The time counts from when MultiKueue has copied the workload, and is at least six
-	// times widen.afterSeconds. Default 600, from 1 to 604800.
-	// +kubebuilder:default=600
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=604800
-	// +optional
-	NotAdmittedAfterSeconds int32 `json:"notAdmittedAfterSeconds,omitempty"`
 	// MultiKueueConfig and MultiKueueClusters that the gate maintains. Absent: the gate
 	// writes neither.
 	// +optional
@@ -111,6 +92,10 @@ type PlacementGateSpec struct {
 	// $profile_duration, $profile_utilization or $profile_best_model. Absent: the gate keeps none.
 	// +optional
 	Profiles *GateProfiles `json:"profiles,omitempty"`
+	// Settings that few fleets need.
+	// +kubebuilder:default={}
+	// +optional
+	Advanced AdvancedGate `json:"advanced,omitempty"`
 }
 
 // GateQueries are PromQL templates over the workload's facts: $namespace $queue
@@ -313,8 +298,15 @@ const (
 	StaleClosed StaleMode = "Closed"
 )
 
-// Widen nominates more clusters when the nominated ones do not admit a workload in time.
-type Widen struct {
+// AdvancedGate has the settings of a gate that few fleets need.
+type AdvancedGate struct {
+	// Width of a tier in points. Clusters whose preferred score is at most this much
+	// below the best one rank as equals; the best tier with room gets the workload. Default 20, from 0 to 200.
+	// +kubebuilder:default=20
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=200
+	// +optional
+	TierPoints *int32 `json:"tierPoints,omitempty"`
 	// Seconds until more clusters are nominated, from when MultiKueue has copied the workload.
 	// After twice that time the gate also nominates every cluster it ever nominated for the
 	// workload, after four times all active clusters that are not known to be full. Default 30, from 1 to 86400.
@@ -322,7 +314,15 @@ type Widen struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
-	AfterSeconds int32 `json:"afterSeconds,omitempty"`
+	WidenAfterSeconds int32 `json:"widenAfterSeconds,omitempty"`
+	// Seconds after which a nominated workload that no cluster has admitted returns to its
+	// queue. The time counts from when MultiKueue has copied the workload, and is at least six
+	// times widenAfterSeconds. Default 600, from 1 to 604800.
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	// +optional
+	NotAdmittedAfterSeconds int32 `json:"notAdmittedAfterSeconds,omitempty"`
 }
 
 // PlacementGate admits each workload only when some eligible cluster can start it, and

@@ -11,7 +11,7 @@ const (
 	// DefaultUnknownAfter is the default of freshness.unknownAfterSeconds. Prometheus itself
 	// stops returning a series after 5 minutes without a sample.
 	DefaultUnknownAfter = 300 * time.Second
-	// DefaultWidenAfter is the default of widen.afterSeconds. In simulation, values from 15 s
+	// DefaultWidenAfter is the default of advanced.widenAfterSeconds. In simulation, values from 15 s
 	// to 120 s gave the same waiting times.
 	DefaultWidenAfter = 30 * time.Second
 	// DefaultHoldAfter is the default of hold.afterSeconds. The table in

@@ -68,7 +68,7 @@ func (w *World) createHub() {
 	w.ocm.decide()
 	w.create(&v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: sourceName}, Spec: v1alpha1.MetricsSourceSpec{URL: "http://thanos.example:9090", Type: v1alpha1.SourceThanos,
 		// With limits that many queries reach, the order in which goroutines start would matter.
-		Limits: v1alpha1.Limits{MaxConcurrency: 64, QueriesPerSecond: 1000}}})
+		Advanced: v1alpha1.AdvancedSource{MaxConcurrency: 64, QueriesPerSecond: 1000}}})
 	for _, f := range w.kueue.quota.flavors {
 		w.create(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{modelLabel: f.model}}})
 	}
@@ -108,9 +108,9 @@ func withDefaults(spec v1alpha1.PlacementGateSpec) v1alpha1.PlacementGateSpec {
 	if len(spec.ModelFrom) == 0 {
 		spec.ModelFrom = []string{modelLabel}
 	}
-	if spec.TierPoints == nil {
+	if spec.Advanced.TierPoints == nil {
 		points := int32(20)
-		spec.TierPoints = &points
+		spec.Advanced.TierPoints = &points
 	}
 	return spec
 }

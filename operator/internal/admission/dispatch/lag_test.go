@@ -3,8 +3,6 @@ package dispatch
 import (
 	"testing"
 	"time"
-
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
 func TestLag(t *testing.T) {
@@ -64,7 +62,7 @@ func TestEvictionLag(t *testing.T) {
 // A nomination that MultiKueue has not acted on yet must not be widened: each further cluster
 // makes the backlog longer.
 func TestStageCountsFromTheCopy(t *testing.T) {
-	pace := Pace{Widen: v1alpha1.Widen{AfterSeconds: 30}, Lag: 100 * time.Second}
+	pace := Pace{WidenAfterSeconds: 30, Lag: 100 * time.Second}
 	for _, tc := range []struct {
 		name    string
 		r       Record
@@ -86,7 +84,7 @@ func TestStageCountsFromTheCopy(t *testing.T) {
 }
 
 func TestIsOverdue(t *testing.T) {
-	pace := Pace{Widen: v1alpha1.Widen{AfterSeconds: 30}, Lag: 100 * time.Second}
+	pace := Pace{WidenAfterSeconds: 30, Lag: 100 * time.Second}
 	for _, tc := range []struct {
 		name    string
 		limit   time.Duration

@@ -4,12 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Stage of a nomination that no cluster has admitted yet. The durations are multiples of
-// the gate's widen.afterSeconds, and count from when MultiKueue has copied the workload, which
+// the gate's advanced.widenAfterSeconds, and count from when MultiKueue has copied the workload, which
 // is Pace.Lag after the nomination:
 //
 //	since the copy   stage       nominated in addition
@@ -17,7 +16,7 @@ import (
 //	1 to 4           StageWiden  clusters with room
 //	from 4           StageAll    clusters with room, and usable clusters whose room is unknown
 //
-// After StageWiden has widened, StageWait applies again for one more widen.afterSeconds.
+// After StageWiden has widened, StageWait applies again for one more advanced.widenAfterSeconds.
 type Stage string
 
 // Stages. The values are also the reasons of events.
@@ -31,13 +30,13 @@ const (
 
 // Pace is how fast a nomination is widened.
 type Pace struct {
-	Widen v1alpha1.Widen
+	WidenAfterSeconds int32
 	// Lag is the time that MultiKueue takes to act on a nomination.
 	Lag time.Duration
 }
 
 func (p Pace) after() time.Duration {
-	return timing.Seconds(p.Widen.AfterSeconds, timing.DefaultWidenAfter)
+	return timing.Seconds(p.WidenAfterSeconds, timing.DefaultWidenAfter)
 }
 
 // Stage returns the stage of the nomination, and the time until the next one is due.

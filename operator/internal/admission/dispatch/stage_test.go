@@ -6,12 +6,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
 func TestStage(t *testing.T) {
-	widen := v1alpha1.Widen{AfterSeconds: 30}
 	nominated := Record{NominatedAt: t0}
 	widened := Record{NominatedAt: t0, WidenedAt: after(31)}
 	for _, tc := range []struct {
@@ -32,7 +29,7 @@ func TestStage(t *testing.T) {
 		{"all clusters are due", widened, 120, StageAll, 60 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if stage, next := tc.r.Stage(Pace{Widen: widen}, after(tc.seconds)); stage != tc.stage || next != tc.next {
+			if stage, next := tc.r.Stage(Pace{WidenAfterSeconds: 30}, after(tc.seconds)); stage != tc.stage || next != tc.next {
 				t.Errorf("got %s for %s, want %s for %s", stage, next, tc.stage, tc.next)
 			}
 		})
@@ -74,7 +71,7 @@ func TestWidenedList(t *testing.T) {
 // Each write triggers another reconcile. A stage must not widen once per reconcile, although more
 // clusters have room by then.
 func TestEachStageWidensOnce(t *testing.T) {
-	pace := Pace{Widen: v1alpha1.Widen{AfterSeconds: 30}}
+	pace := Pace{WidenAfterSeconds: 30}
 	usable := []string{"a", "b", "c", "d", "e", "f"}
 	r := Record{}.Begin([]string{"a"}, t0, "room", t0)
 	// The steps build on each other.

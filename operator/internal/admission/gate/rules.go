@@ -73,8 +73,8 @@ func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
 		SpareKnown:   (spec.Queries.Fit == "") == (spec.Queries.Headroom == ""),
 		Hold:         holdRulesOf(spec),
 	}
-	if spec.TierPoints != nil {
-		r.TierPoints = *spec.TierPoints
+	if spec.Advanced.TierPoints != nil {
+		r.TierPoints = *spec.Advanced.TierPoints
 	}
 	return r
 }

@@ -345,7 +345,7 @@ func MessageKind(d gate.Decision) string {
 }
 
 func (s *Situation) widenAfter() time.Duration {
-	return timing.Seconds(s.Gate.Spec.Widen.AfterSeconds, timing.DefaultWidenAfter)
+	return timing.Seconds(s.Gate.Spec.Advanced.WidenAfterSeconds, timing.DefaultWidenAfter)
 }
 
 // podSetUpdates of a Ready check. Where no later write records the chosen cluster, the pods

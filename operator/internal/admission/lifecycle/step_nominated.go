@@ -98,7 +98,7 @@ func (s *Situation) IsWideningDue() bool {
 
 // Pace is how fast a nomination is widened.
 func (s *Situation) Pace() dispatch.Pace {
-	return dispatch.Pace{Widen: s.Gate.Spec.Widen, Lag: s.MultiKueue.Lag}
+	return dispatch.Pace{WidenAfterSeconds: s.Gate.Spec.Advanced.WidenAfterSeconds, Lag: s.MultiKueue.Lag}
 }
 
 // wideningClusters are the clusters for further nominations under a decision. If the gate can't
@@ -145,7 +145,7 @@ func (s *Situation) isLeaving(cluster string) bool {
 
 // isOverdue reports whether the nomination lasted for notAdmittedAfterSeconds.
 func (s *Situation) isOverdue() bool {
-	limit := timing.Seconds(s.Gate.Spec.NotAdmittedAfterSeconds, timing.DefaultNotAdmittedAfter)
+	limit := timing.Seconds(s.Gate.Spec.Advanced.NotAdmittedAfterSeconds, timing.DefaultNotAdmittedAfter)
 	return PhaseOf(s) == PhaseNominated && s.Gate.Known && s.Record.IsOverdue(s.Pace(), limit, s.Now)
 }
 

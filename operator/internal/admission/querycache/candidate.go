@@ -13,8 +13,8 @@ type candidate struct{ gate.Candidate }
 // candidateOf returns the candidate of a cluster. Its Shapes are those of the workload's pod sets, in the order
 // of the facts. SampledAt is zero if the time or the room is unknown.
 func candidateOf(of registry.Cluster, results []queryResult, podSets int) gate.Candidate {
-	cluster := of.Name
-	c := candidate{gate.Candidate{Name: cluster, Scores: of.Scores, Shapes: make([]gate.ShapeMetrics, podSets)}}
+	cluster, c := of.Name, candidate{of.Candidate()}
+	c.Shapes = make([]gate.ShapeMetrics, podSets)
 	roomUnknown, exportsQuota := false, false
 	for _, q := range results {
 		n, found := q.result.values[cluster]

@@ -56,6 +56,10 @@ type Cluster struct {
 	Leaving bool
 }
 
+// Candidate returns the cluster as a candidate of a decision, with what the hub says of it. Metrics are added by
+// the caller.
+func (c Cluster) Candidate() gate.Candidate { return gate.Candidate{Name: c.Name, Scores: c.Scores} }
+
 // OnChange registers a function that is called after a gate was added, changed or deleted.
 // It must not block.
 func (r *Registry) OnChange(f func(gateName string)) {

@@ -143,7 +143,7 @@ func computeQuotas(policy *v1alpha1.CapacityPolicy, measured *measurement, cohor
 	spec := &policy.Spec
 	rules := capacity.Rules{
 		KeepLast: keepLastOf(spec), LowerAfter: lowerAfterOf(spec),
-		RaiseAfter: cmp.Or(spec.RaiseAfterRounds, 2), BelowReserved: spec.LowerBelowReserved,
+		RaiseAfter: cmp.Or(spec.Advanced.RaiseAfterRounds, 2), BelowReserved: spec.Advanced.LowerBelowReserved,
 	}
 	period := seconds(spec.PeriodSeconds, 60)
 	rules.SinceLast, rules.IsEarly = sinceLastRound(policy, now), isEarly(policy, now)

@@ -219,7 +219,7 @@ func TestPolicyKeepsTheQuota(t *testing.T) {
 		{"a negative number", func(h *hub) { h.devices(usable, "c1", 8, "c2", -1) }, "Kept", "c2 (NotANumber, h100)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.LowerAfterSeconds = new(int32(0)) })
+			h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.Advanced.LowerAfterSeconds = new(int32(0)) })
 			h.round()
 			tc.fault(h)
 			policy := h.round()
@@ -379,7 +379,7 @@ func TestPolicyDeletedDuringARound(t *testing.T) {
 
 // Nothing is known of the time in which no operator ran: a kept cluster is kept again.
 func TestGapBetweenRoundsRestartsKeepTimes(t *testing.T) {
-	h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.LowerAfterSeconds = new(int32(0)) })
+	h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) { s.Advanced.LowerAfterSeconds = new(int32(0)) })
 	h.round()
 	h.devices(usable, "c1", 8)
 	h.round()

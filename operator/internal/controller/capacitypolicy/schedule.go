@@ -56,9 +56,9 @@ func untilNextRound(policy *v1alpha1.CapacityPolicy, measured *measurement, bega
 }
 
 func keepLastOf(spec *v1alpha1.CapacityPolicySpec) time.Duration {
-	return pointedSeconds(spec.KeepLastSeconds, 600)
+	return pointedSeconds(spec.Advanced.KeepLastSeconds, 600)
 }
 
 func lowerAfterOf(spec *v1alpha1.CapacityPolicySpec) time.Duration {
-	return pointedSeconds(spec.LowerAfterSeconds, 300)
+	return pointedSeconds(spec.Advanced.LowerAfterSeconds, 300)
 }

@@ -38,7 +38,7 @@ func TestNextRound(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHub(t, func(s *v1alpha1.CapacityPolicySpec) {
-				s.PeriodSeconds, s.KeepLastSeconds = 3600, new(int32(60))
+				s.PeriodSeconds, s.Advanced.KeepLastSeconds = 3600, new(int32(60))
 			})
 			next := func() time.Duration {
 				result, err := h.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpus"}})

@@ -34,7 +34,7 @@ func TestCheckEndsBeforeTheLivenessProbeFails(t *testing.T) {
 		src := &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "thanos"}, Spec: v1alpha1.MetricsSourceSpec{
 			Type: v1alpha1.SourceThanos, URLTemplate: "https://{cluster}.example.com",
 		}}
-		src.Spec.Limits.TimeoutSeconds = 300
+		src.Spec.Advanced.TimeoutSeconds = 300
 		blocked := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if _, ok := list.(*clusterv1.ManagedClusterList); ok {
 				<-ctx.Done()

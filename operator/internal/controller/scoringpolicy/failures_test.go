@@ -68,7 +68,7 @@ func TestSourceFailures(t *testing.T) {
 		{"garbage", respondWith(200, "\x00\xff{"), "False/BadResponse", "not Prometheus JSON", "False/BadResponse"},
 		{"html", respondWith(200, "<html><body>Log in</body></html>"), "False/BadResponse", "not Prometheus JSON", "False/BadResponse"},
 		{"unauthorized", respondWith(401, "who are you"), "False/Unauthorized", "scores[free].query failed: Unauthorized", "False/Unauthorized"},
-		{"many", sendManySeries, "False/TooLarge", "limits.max", ""},
+		{"many", sendManySeries, "False/TooLarge", "advanced.max", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,9 +78,9 @@ func TestSourceFailures(t *testing.T) {
 			prom.set("free", map[string]string{known: "3"})
 			createCluster(t, known, map[string]string{"fleet": name})
 			s := source(name, prom.URL)
-			s.Spec.Limits.TimeoutSeconds = 10 // the race detector slows down the decoding of a large response
+			s.Spec.Advanced.TimeoutSeconds = 10 // the race detector slows down the decoding of a large response
 			if tc.name == "slow" {
-				s.Spec.Limits.TimeoutSeconds = 2
+				s.Spec.Advanced.TimeoutSeconds = 2
 			}
 			create(t, s)
 			create(t, policy(name))

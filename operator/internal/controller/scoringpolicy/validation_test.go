@@ -53,7 +53,7 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		{src(func(s *v1alpha1.MetricsSourceSpec) {
 			s.Type, s.Thanos = "Thanos", &v1alpha1.ThanosOptions{StoreMatch: make([]string, 17)}
 		}), "spec.thanos.storeMatch"},
-		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Limits.MaxConcurrency = 65 }), "spec.limits.maxConcurrency"},
+		{src(func(s *v1alpha1.MetricsSourceSpec) { s.Advanced.MaxConcurrency = 65 }), "spec.advanced.maxConcurrency"},
 
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores = nil }), "spec.scores"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores = append(s.Scores, s.Scores[0]) }), `Duplicate value: {"name":"free"}`},
@@ -102,13 +102,13 @@ func TestDefaultsAreWritten(t *testing.T) {
 	create(t, s)
 	create(t, p)
 	got := []any{
-		s.Spec.Type, s.Spec.ClusterMapping.Label, s.Spec.ClusterMapping.Match, s.Spec.Limits,
+		s.Spec.Type, s.Spec.ClusterMapping.Label, s.Spec.ClusterMapping.Match, s.Spec.Advanced,
 		p.Spec.PeriodSeconds, p.Spec.ValidForPeriods, p.Spec.Mode, *p.Spec.MinHealthyPercent, p.Spec.Total.Name, p.Spec.Total.Range,
 		*p.Spec.Scores[0].Weight, p.Spec.Scores[0].Range, *p.Spec.Scores[0].Missing.KeepLastSeconds, p.Spec.Scores[0].Missing.Then, p.Spec.Scores[0].Missing.Absent,
 	}
 	want := []any{
 		v1alpha1.SourcePrometheus, "cluster", v1alpha1.MatchName,
-		v1alpha1.Limits{TimeoutSeconds: 10, MaxConcurrency: 4, QueriesPerSecond: 20, MaxSeries: 100000},
+		v1alpha1.AdvancedSource{TimeoutSeconds: 10, MaxConcurrency: 4, QueriesPerSecond: 20, MaxSeries: 100000},
 		int32(30), int32(3), v1alpha1.ModePublish, int32(50), "total", v1alpha1.RangeZeroTo100,
 		int32(1), v1alpha1.RangeZeroTo100, int32(300), v1alpha1.MissingWorst, v1alpha1.AbsentMissing,
 	}

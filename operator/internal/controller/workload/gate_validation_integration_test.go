@@ -59,7 +59,7 @@ func TestInvalidGateIsRejected(t *testing.T) {
 		{"unknownAfterSeconds", func(s *v1alpha1.PlacementGateSpec) { s.Freshness.UnknownAfterSeconds = 86401 }, "spec.freshness.unknownAfterSeconds"},
 		{"yieldAfterSeconds", func(s *v1alpha1.PlacementGateSpec) { s.WhenUnplaceable.YieldAfterSeconds = 86401 }, "spec.whenUnplaceable.yieldAfterSeconds"},
 		{"giveUpAfterSeconds", func(s *v1alpha1.PlacementGateSpec) { s.WhenUnplaceable.GiveUpAfterSeconds = &tooLate }, "spec.whenUnplaceable.giveUpAfterSeconds"},
-		{"widen.afterSeconds", func(s *v1alpha1.PlacementGateSpec) { s.Widen.AfterSeconds = 86401 }, "spec.widen.afterSeconds"},
+		{"advanced.widenAfterSeconds", func(s *v1alpha1.PlacementGateSpec) { s.Advanced.WidenAfterSeconds = 86401 }, "spec.advanced.widenAfterSeconds"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pg := validGate()

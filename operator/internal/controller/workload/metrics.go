@@ -38,7 +38,7 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registr
 			Name: "plimsoll_gate_nominations_total", Help: "Nominations of clusters, by cluster and reason.",
 		}, []string{"cluster", "reason"}),
 		mispredicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_gate_mispredictions_total", Help: "Attempts of a workload that no nominated cluster admitted within the gate's widen.afterSeconds.",
+			Name: "plimsoll_gate_mispredictions_total", Help: "Attempts of a workload that no nominated cluster admitted within the gate's advanced.widenAfterSeconds.",
 		}, []string{"gate"}),
 		requeues: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_gate_requeues_total", Help: "Workloads that returned to their queue because no nominated cluster admitted them within the gate's notAdmittedAfterSeconds.",

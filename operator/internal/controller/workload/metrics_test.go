@@ -74,7 +74,7 @@ plimsoll_gate_ledger_devices{cluster="cluster1"} 16
 # HELP plimsoll_gate_ledger_oldest_seconds Age of the oldest reservation for a cluster in seconds. A reservation ends when the cluster's samples show the workload.
 # TYPE plimsoll_gate_ledger_oldest_seconds gauge
 plimsoll_gate_ledger_oldest_seconds{cluster="cluster1"} 60
-# HELP plimsoll_gate_mispredictions_total Attempts of a workload that no nominated cluster admitted within the gate's widen.afterSeconds.
+# HELP plimsoll_gate_mispredictions_total Attempts of a workload that no nominated cluster admitted within the gate's advanced.widenAfterSeconds.
 # TYPE plimsoll_gate_mispredictions_total counter
 plimsoll_gate_mispredictions_total{gate="gpu"} 1
 plimsoll_gate_mispredictions_total{gate="idle"} 0

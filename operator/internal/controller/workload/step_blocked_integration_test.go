@@ -124,7 +124,7 @@ func TestCorrectedParametersOfACheck(t *testing.T) {
 
 func TestLostMultiKueueConfigKeepsNominations(t *testing.T) {
 	g := NewWithT(t)
-	tg := newTestGate(t, "lost", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen.AfterSeconds = 1 })
+	tg := newTestGate(t, "lost", func(pg *v1alpha1.PlacementGate) { pg.Spec.Advanced.WidenAfterSeconds = 1 })
 	tg.connect("lost-1", "lost-2")
 	fleet.reset(map[string]*clusterMetrics{"lost-1": {4, 32, 8, 64}, "lost-2": {0, 0, 0, 64}})
 	nominated := tg.submitGated("nominated", 1)

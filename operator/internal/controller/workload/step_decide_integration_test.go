@@ -210,7 +210,7 @@ func TestRequiredAndPreferredScores(t *testing.T) {
 	g := NewWithT(t)
 	minimum, tierPoints := int32(50), int32(20)
 	tg := newTestGate(t, "tiers", func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.PeriodSeconds, pg.Spec.TierPoints = 3600, &tierPoints
+		pg.Spec.PeriodSeconds, pg.Spec.Advanced.TierPoints = 3600, &tierPoints
 		pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}, {Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}
 	})
 	tg.connect("tiers-1", "tiers-2")

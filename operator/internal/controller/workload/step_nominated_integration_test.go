@@ -17,7 +17,7 @@ import (
 
 func TestWidensToNextCluster(t *testing.T) {
 	g := NewWithT(t)
-	tg := newTestGate(t, "wide", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen.AfterSeconds = 2 })
+	tg := newTestGate(t, "wide", func(pg *v1alpha1.PlacementGate) { pg.Spec.Advanced.WidenAfterSeconds = 2 })
 	tg.connect("wide-1", "wide-2")
 	fleet.reset(map[string]*clusterMetrics{"wide-1": {2, 16, 8, 64}, "wide-2": {1, 8, 8, 64}})
 	wl := tg.submitGated("slow", 1)
@@ -27,7 +27,7 @@ func TestWidensToNextCluster(t *testing.T) {
 
 func TestWidensToClustersWithRoom(t *testing.T) {
 	g := NewWithT(t)
-	tg := newTestGate(t, "byroom", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen.AfterSeconds = 2 })
+	tg := newTestGate(t, "byroom", func(pg *v1alpha1.PlacementGate) { pg.Spec.Advanced.WidenAfterSeconds = 2 })
 	tg.setDecisions("byroom-1", "byroom-2", "byroom-3", "byroom-4")
 	tg.connect("byroom-1", "byroom-2", "byroom-3", "byroom-4")
 	fleet.reset(map[string]*clusterMetrics{"byroom-1": {4, 32, 8, 64}, "byroom-2": {3, 24, 8, 64}, "byroom-3": {2, 16, 8, 64}, "byroom-4": {0, 0, 0, 64}})
@@ -41,7 +41,7 @@ func TestWidensToClustersWithRoom(t *testing.T) {
 // If Kueue uses its default dispatcher, it nominates every cluster at once.
 func TestReportsConflictingDispatcher(t *testing.T) {
 	g := NewWithT(t)
-	tg := newTestGate(t, "conflict", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen.AfterSeconds = 1 })
+	tg := newTestGate(t, "conflict", func(pg *v1alpha1.PlacementGate) { pg.Spec.Advanced.WidenAfterSeconds = 1 })
 	tg.connect("conflict-1", "conflict-2")
 	fleet.reset(map[string]*clusterMetrics{"conflict-1": {1, 8, 8, 64}, "conflict-2": {0, 0, 0, 64}})
 	g.Eventually(gateCondition(t, "conflict", v1alpha1.ConditionDispatcherMatches)).Should(HavePrefix("True OnlyDispatcher"))
@@ -90,7 +90,7 @@ func TestNominatesRecordedClustersAfterRestart(t *testing.T) {
 // These clusters may never admit the workload, so the gate adopts the nomination and widens it.
 func TestAdoptsAndWidensForeignNomination(t *testing.T) {
 	g := NewWithT(t)
-	tg := newTestGate(t, "adopt", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen.AfterSeconds = 2 })
+	tg := newTestGate(t, "adopt", func(pg *v1alpha1.PlacementGate) { pg.Spec.Advanced.WidenAfterSeconds = 2 })
 	tg.connect("adopt-1", "adopt-2")
 	fleet.reset(map[string]*clusterMetrics{"adopt-1": {1, 8, 8, 64}, "adopt-2": {1, 8, 8, 64}})
 	tg.waitUntilConnected()
@@ -166,7 +166,7 @@ func TestRepairsStuckEviction(t *testing.T) {
 // queue, or is gone. The quota of the hub must not depend on that cluster.
 func TestWidensEvictionRepair(t *testing.T) {
 	g := NewWithT(t)
-	tg := newTestGate(t, "repair", func(pg *v1alpha1.PlacementGate) { pg.Spec.Widen.AfterSeconds = 1 })
+	tg := newTestGate(t, "repair", func(pg *v1alpha1.PlacementGate) { pg.Spec.Advanced.WidenAfterSeconds = 1 })
 	tg.connect("repair-1", "repair-2")
 	fleet.reset(map[string]*clusterMetrics{"repair-1": {1, 8, 8, 64}, "repair-2": {0, 0, 0, 64}})
 	wl := tg.submitGated("lost", 1)

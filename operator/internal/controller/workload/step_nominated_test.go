@@ -315,7 +315,7 @@ func TestLastWideningAvoidsFullClusters(t *testing.T) {
 	}
 }
 
-// With a backlog in MultiKueue the copy does not exist yet when widen.afterSeconds is over.
+// With a backlog in MultiKueue the copy does not exist yet when advanced.widenAfterSeconds is over.
 // Further clusters would make the backlog longer.
 func TestBacklogDelaysWidening(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
@@ -367,7 +367,7 @@ func TestNominationOfLostQuota(t *testing.T) {
 }
 
 func TestWorkloadThatNoClusterAdmitsIsRequeued(t *testing.T) {
-	b := newBench(t, v1alpha1.PlacementGateSpec{NotAdmittedAfterSeconds: 300})
+	b := newBench(t, v1alpha1.PlacementGateSpec{Advanced: v1alpha1.AdvancedGate{NotAdmittedAfterSeconds: 300}})
 	b.room(onlyCluster1)
 	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon), "cluster1"), fixture.RecordOf(fixture.Noon, "cluster1")))
 	b.clock.add(299 * time.Second)

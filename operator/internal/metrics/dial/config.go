@@ -36,11 +36,10 @@ func ClientConfig(src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyRef
 		HTTP:             config.DefaultHTTPClientConfig,
 		Parameters:       thanosParameters(spec),
 		Timeout:          queryTimeout(spec),
-		MaxConcurrency:   int(cmp.Or(spec.Limits.MaxConcurrency, 4)),
-		QueriesPerSecond: int(cmp.Or(spec.Limits.QueriesPerSecond, 20)),
+		MaxConcurrency:   int(cmp.Or(spec.Advanced.MaxConcurrency, 4)),
+		QueriesPerSecond: int(cmp.Or(spec.Advanced.QueriesPerSecond, 20)),
 		MaxResponseBytes: maxResponseBytes,
-		MaxSeries:        int(cmp.Or(spec.Limits.MaxSeries, 100000)),
-		Compress:         cmp.Or(spec.Compression, v1alpha1.CompressionGzip) == v1alpha1.CompressionGzip,
+		MaxSeries:        int(cmp.Or(spec.Advanced.MaxSeries, 100000)),
 	}
 	switch {
 	case !HasClusterCredentials(spec):
@@ -66,7 +65,7 @@ func HTTPConfig(spec *v1alpha1.MetricsSourceSpec, secrets map[v1alpha1.SecretKey
 }
 
 func queryTimeout(spec *v1alpha1.MetricsSourceSpec) time.Duration {
-	return time.Duration(cmp.Or(spec.Limits.TimeoutSeconds, 10)) * time.Second
+	return time.Duration(cmp.Or(spec.Advanced.TimeoutSeconds, 10)) * time.Second
 }
 
 // IsPerCluster reports whether each cluster has its own endpoint.

@@ -45,8 +45,7 @@ func TestIdentityOfASource(t *testing.T) {
 		"Thanos, store match": {func(s *v1alpha1.MetricsSourceSpec) {
 			s.Type, s.Thanos = v1alpha1.SourceThanos, &v1alpha1.ThanosOptions{StoreMatch: []string{"{a=\"b\"}"}}
 		}, true},
-		"Compression": {func(s *v1alpha1.MetricsSourceSpec) { s.Compression = v1alpha1.CompressionNone }, false},
-		"Limits":      {func(s *v1alpha1.MetricsSourceSpec) { s.Limits.TimeoutSeconds = 60 }, false},
+		"Advanced": {func(s *v1alpha1.MetricsSourceSpec) { s.Advanced.TimeoutSeconds = 60 }, false},
 	}
 	identity := func(change func(*v1alpha1.MetricsSourceSpec)) string {
 		src := &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.MetricsSourceSpec{URL: "https://a", Type: v1alpha1.SourcePrometheus, Auth: basic("a")}}

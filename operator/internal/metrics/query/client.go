@@ -34,8 +34,6 @@ type Config struct {
 	// AllowLoopback permits connections to loopback addresses. Link-local and metadata
 	// addresses are never permitted.
 	AllowLoopback bool
-	// Compress requests compressed responses.
-	Compress bool
 	// AllLabels keeps all labels of all samples. Otherwise, samples after the first few
 	// have only ClusterLabel.
 	AllLabels bool

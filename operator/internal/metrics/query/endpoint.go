@@ -51,11 +51,11 @@ func (e *endpoint) acquire(ctx context.Context) error {
 	select {
 	case e.slots <- struct{}{}:
 	case <-ctx.Done():
-		return waitedTooLong(ctx, "limits.maxConcurrency")
+		return waitedTooLong(ctx, "advanced.maxConcurrency")
 	}
 	if err := e.rate.Wait(ctx); err != nil {
 		e.release()
-		return waitedTooLong(ctx, "limits.queriesPerSecond")
+		return waitedTooLong(ctx, "advanced.queriesPerSecond")
 	}
 	return nil
 }

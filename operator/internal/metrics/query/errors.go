@@ -104,7 +104,7 @@ func transportMessage(err error) string {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errCutOff.Error()
 	case errors.Is(err, context.DeadlineExceeded):
-		return "no complete response in time: make the query cheaper, or raise limits.timeoutSeconds"
+		return "no complete response in time: make the query cheaper, or raise advanced.timeoutSeconds"
 	case errors.As(err, &urlErr):
 		err = urlErr.Err
 	}
@@ -195,7 +195,7 @@ func statusAdvice(reason Reason) string {
 	case ReasonUnauthorized:
 		return ": check spec.auth and spec.tenant of the MetricsSource"
 	case ReasonRateLimited:
-		return ": the source limits queries. Raise its limit, or lower limits.queriesPerSecond"
+		return ": the source limits queries. Raise its limit, or lower advanced.queriesPerSecond"
 	case ReasonBadResponse:
 		return ": check that the URL is the base URL of the query API, with the right scheme"
 	}

@@ -13,7 +13,7 @@ var at = time.UnixMilli(1700000000250)
 
 func newClient(t *testing.T, cfg Config) *Client {
 	t.Helper()
-	cfg.Name, cfg.AllowLoopback, cfg.Compress = "test", true, true
+	cfg.Name, cfg.AllowLoopback = "test", true
 	if cfg.ClusterLabel == "" {
 		cfg.ClusterLabel = "cluster"
 	}

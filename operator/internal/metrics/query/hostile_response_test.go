@@ -61,7 +61,7 @@ func TestFaultyResponses(t *testing.T) {
 		"401":                              {reply(401, "FOREIGN"), "Unauthorized: status 401 Unauthorized: check spec.auth and spec.tenant of the MetricsSource"},
 		"404":                              {reply(404, "FOREIGN"), "BadResponse: status 404 Not Found: check that the URL is the base URL of the query API, with the right scheme"},
 		"418":                              {reply(418, `{"error":"FOREIGN"}`), "BadResponse: status 418 I'm a teapot: check that the URL is the base URL of the query API, with the right scheme"},
-		"429":                              {reply(429, "FOREIGN"), "RateLimited: status 429 Too Many Requests: the source limits queries. Raise its limit, or lower limits.queriesPerSecond"},
+		"429":                              {reply(429, "FOREIGN"), "RateLimited: status 429 Too Many Requests: the source limits queries. Raise its limit, or lower advanced.queriesPerSecond"},
 		"503":                              {reply(503, `{"status":"error","error":"store b is down"}`), "Unavailable: store b is down"},
 		"599":                              {reply(599, "FOREIGN"), "Unavailable: status 599"},
 		"brotli":                           {header("Content-Encoding", "br", "FOREIGN"), "BadResponse: the response has a Content-Encoding other than gzip, which was not requested: check the proxies before the source"},
@@ -202,7 +202,7 @@ func TestConnectionAfterATimeout(t *testing.T) {
 		reply(200, vector(fmt.Sprintf(`{"metric":{"cluster":"a"},"value":[1,"%d"]}`, n.Load())))(w, r)
 	})))
 	c.cfg.Timeout = 300 * time.Millisecond
-	for i, want := range []string{"1", "Timeout: no complete response in time: make the query cheaper, or raise limits.timeoutSeconds", "3"} {
+	for i, want := range []string{"1", "Timeout: no complete response in time: make the query cheaper, or raise advanced.timeoutSeconds", "3"} {
 		result, err := c.Query(t.Context(), "up", at)
 		got := fmt.Sprint(err)
 		if err == nil {

@@ -107,7 +107,7 @@ func clusterNames(prefix string, n int) (names []string) {
 }
 
 // TestHungEndpointsDoNotDelayTheOthers has four endpoints that never respond, which is as
-// many as limits.maxConcurrency, and forty that do.
+// many as advanced.maxConcurrency, and forty that do.
 func TestHungEndpointsDoNotDelayTheOthers(t *testing.T) {
 	c, _ := fleetOf(t, append(clusterNames("hung", 4), clusterNames("live", 40)...))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

@@ -93,7 +93,7 @@ func (d *decoder) countSeries() {
 	if d.series++; d.series > d.maxSeries {
 		d.stop(&Error{
 			Reason: ReasonTooLarge, Status: http.StatusOK,
-			Message: fmt.Sprintf("the result has more than %d series, the limit of limits.maxSeries: aggregate the query or raise the limit", d.maxSeries),
+			Message: fmt.Sprintf("the result has more than %d series, the limit of advanced.maxSeries: aggregate the query or raise the limit", d.maxSeries),
 		})
 	}
 	d.grow(sampleBytes)

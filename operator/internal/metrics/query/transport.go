@@ -56,17 +56,14 @@ func (t *parameterTransport) forRequest(req *http.Request) url.Values {
 // bodyTransport requests compressed responses and fails on bodies of more than max bytes,
 // before and after their decompression.
 type bodyTransport struct {
-	max      int64
-	compress bool
-	next     http.RoundTripper
+	max  int64
+	next http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *bodyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t.compress {
-		req = req.Clone(req.Context())
-		req.Header.Set("Accept-Encoding", "gzip")
-	}
+	req = req.Clone(req.Context())
+	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -198,7 +195,7 @@ func newHTTPClient(cfg Config, auth config.HTTPClientConfig) (*http.Client, erro
 		return nil, fmt.Errorf("authentication and TLS: %w", err)
 	}
 	client.Transport = &noRedirectTransport{next: client.Transport}
-	client.Transport = &bodyTransport{max: cfg.MaxResponseBytes, compress: cfg.Compress, next: client.Transport}
+	client.Transport = &bodyTransport{max: cfg.MaxResponseBytes, next: client.Transport}
 	if len(cfg.Parameters) > 0 {
 		client.Transport = &parameterTransport{values: cfg.Parameters, next: client.Transport}
 	}

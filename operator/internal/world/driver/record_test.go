@@ -76,7 +76,7 @@ func soakWorld(record *story.Record) world.Spec {
 		Policies:      []v1alpha1.GatePolicy{{Policy: "fleet", Score: "score", Use: v1alpha1.UsePrefer}},
 		PeriodSeconds: 2,
 		Freshness:     v1alpha1.GateFreshness{MaxSampleAgeSeconds: 20, UnknownAfterSeconds: 40},
-		Widen:         v1alpha1.Widen{AfterSeconds: 20},
+		Advanced:      v1alpha1.AdvancedGate{WidenAfterSeconds: 20},
 		Hold:          v1alpha1.GateHold{AfterSeconds: 20},
 	}}
 	return s

@@ -98,8 +98,8 @@ func (r *results) candidates(g registry.Gate, key registry.QueryKey, f shape.Fac
 func (r *shapeResult) candidates(g registry.Gate, times *timesResult) []gate.Candidate {
 	list := make([]gate.Candidate, len(g.Clusters))
 	for i, c := range g.Clusters {
-		list[i] = gate.Candidate{Name: c.Name, Scores: c.Scores, Shapes: slices.Clone(r.byCluster[c.Name]),
-			SampledAt: times.devices[c.Name], QuotaSampledAt: r.times.quota[c.Name]}
+		list[i] = c.Candidate()
+		list[i].Shapes, list[i].SampledAt, list[i].QuotaSampledAt = slices.Clone(r.byCluster[c.Name]), times.devices[c.Name], r.times.quota[c.Name]
 		if at := r.times.devices[c.Name]; at.Before(list[i].SampledAt) {
 			list[i].SampledAt = at
 		}

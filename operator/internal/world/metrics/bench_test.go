@@ -74,7 +74,7 @@ func BenchmarkClient(b *testing.B) {
 	for b.Loop() {
 		s := newStore(b, metrics.Options{})
 		c, err := query.New(query.Config{
-			Name: "bench", URL: "https://prometheus.example.com", ClusterLabel: "cluster", Compress: true, Timeout: time.Minute, MaxConcurrency: 4, QueriesPerSecond: 1_000_000,
+			Name: "bench", URL: "https://prometheus.example.com", ClusterLabel: "cluster", Timeout: time.Minute, MaxConcurrency: 4, QueriesPerSecond: 1_000_000,
 			MaxResponseBytes: 1 << 20, MaxSeries: 1000, Transport: &metrics.Transport{Store: s},
 		})
 		if err != nil {

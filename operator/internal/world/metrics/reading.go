@@ -100,7 +100,8 @@ func sampleTime(at int64) time.Time { return time.UnixMilli(int64(seconds(at) * 
 func (r *Readings) Candidates(g registry.Gate, f shape.Facts) []gate.Candidate {
 	list := make([]gate.Candidate, len(g.Clusters))
 	for i, of := range g.Clusters {
-		list[i] = gate.Candidate{Name: of.Name, Scores: of.Scores, Shapes: make([]gate.ShapeMetrics, len(f.PodSets))}
+		list[i] = of.Candidate()
+		list[i].Shapes = make([]gate.ShapeMetrics, len(f.PodSets))
 		recorded := r.recorded[of.Name]
 		if recorded == nil {
 			recorded = &reading{}

@@ -23,7 +23,7 @@ import (
 func newClient(t *testing.T, s *metrics.Store, parameters url.Values, intercept func(*http.Request, string) metrics.Response) *query.Client {
 	t.Helper()
 	c, err := query.New(query.Config{
-		Name: "test", URL: "https://prometheus.example.com/base", ClusterLabel: "cluster", Compress: true, AllLabels: true, Parameters: parameters,
+		Name: "test", URL: "https://prometheus.example.com/base", ClusterLabel: "cluster", AllLabels: true, Parameters: parameters,
 		Timeout: 10 * time.Second, MaxConcurrency: 4, QueriesPerSecond: 100, MaxResponseBytes: 1 << 20, MaxSeries: 1000,
 		Transport: &metrics.Transport{Store: s, Intercept: intercept},
 	})
