@@ -2,7 +2,6 @@ package world
 
 import (
 	"cmp"
-	"container/heap"
 	"hash/fnv"
 	"sync"
 	"time"
@@ -32,20 +31,44 @@ type event struct {
 	do    func()
 }
 
+// eventHeap has the earliest event first.
 type eventHeap []event
 
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
+func (h eventHeap) isBefore(i, j int) bool {
 	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].order, h[j].order)) < 0
 }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*h = old[:len(old)-1]
-	return last
+
+func (h *eventHeap) push(e event) {
+	*h = append(*h, e)
+	for i := len(*h) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !h.isBefore(i, parent) {
+			return
+		}
+		(*h)[i], (*h)[parent] = (*h)[parent], (*h)[i]
+		i = parent
+	}
+}
+
+func (h *eventHeap) pop() event {
+	all := *h
+	first, last := all[0], len(all)-1
+	all[0], all[last] = all[last], event{}
+	*h = all[:last]
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= last {
+			return first
+		}
+		if child+1 < last && h.isBefore(child+1, child) {
+			child++
+		}
+		if !h.isBefore(child, i) {
+			return first
+		}
+		(*h)[i], (*h)[child] = (*h)[child], (*h)[i]
+		i = child
+	}
 }
 
 // Now is the time in the world.
@@ -58,7 +81,7 @@ func (l *Loop) After(delay time.Duration, do func()) {
 	defer l.mu.Unlock()
 	l.count++
 	isFirst := len(l.events) == 0 || at.Before(l.events[0].at)
-	heap.Push(&l.events, event{at, l.count, do})
+	l.events.push(event{at, l.count, do})
 	if isFirst {
 		select {
 		case l.wake <- struct{}{}:
@@ -87,7 +110,7 @@ func (l *Loop) RunNext() bool {
 		l.mu.Unlock()
 		return false
 	}
-	next := heap.Pop(&l.events).(event)
+	next := l.events.pop()
 	l.mu.Unlock()
 	next.do()
 	return true
@@ -98,20 +121,21 @@ func (l *Loop) RunNext() bool {
 type dice struct {
 	seed  uint64
 	mu    sync.Mutex
-	drawn map[string]uint64
+	drawn map[uint64]uint32 // by the hash of the subject
 }
 
-func newDice(seed uint64) *dice { return &dice{seed: seed, drawn: map[string]uint64{}} }
+func newDice(seed uint64) *dice { return &dice{seed: seed, drawn: map[uint64]uint32{}} }
 
 // fraction is the subject's next number from 0 to 1, without 1.
 func (d *dice) fraction(subject string) float64 {
-	d.mu.Lock()
-	d.drawn[subject]++
-	n := d.drawn[subject]
-	d.mu.Unlock()
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(subject))
-	x := h.Sum64() ^ d.seed*0x9e3779b97f4a7c15 ^ n*0xbf58476d1ce4e5b9
+	hash := h.Sum64()
+	d.mu.Lock()
+	d.drawn[hash]++
+	n := uint64(d.drawn[hash])
+	d.mu.Unlock()
+	x := hash ^ d.seed*0x9e3779b97f4a7c15 ^ n*0xbf58476d1ce4e5b9
 	// The finalizer of SplitMix64 spreads the bits.
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9

@@ -33,9 +33,9 @@ type Ledger struct {
 	generation uint64
 	// entries by workload UID and cluster.
 	entries map[string]map[string]Entry
-	// onCluster are the UIDs of the entries by cluster, and followers the number of entries that rest on the decision of
+	// onCluster are the entries by cluster and UID, which views share, and followers the number of entries that rest on the decision of
 	// another workload.
-	onCluster map[string]map[string]bool
+	onCluster map[string]map[string]*Entry
 	followers int
 	credits   []Credit
 	// running workloads by UID, and by cluster. The map by cluster and its lists are replaced, never changed.
@@ -56,10 +56,10 @@ func (l *Ledger) put(e Entry) {
 		l.entries[e.UID] = map[string]Entry{}
 	}
 	if l.onCluster[e.Cluster] == nil {
-		l.onCluster[e.Cluster] = map[string]bool{}
+		l.onCluster[e.Cluster] = map[string]*Entry{}
 	}
 	l.countFollower(l.entries[e.UID][e.Cluster], -1)
-	l.entries[e.UID][e.Cluster], l.onCluster[e.Cluster][e.UID] = e, true
+	l.entries[e.UID][e.Cluster], l.onCluster[e.Cluster][e.UID] = e, &e
 	l.countFollower(e, 1)
 	l.invalidate(e.Cluster)
 }
@@ -100,7 +100,7 @@ func (l *Ledger) currentOf(uid string) []Entry {
 
 // New returns an empty ledger. See the fields Settle and TTL.
 func New(settle, ttl time.Duration) *Ledger {
-	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, onCluster: map[string]map[string]bool{}, running: map[string]*Running{}, changed: map[string]bool{}}
+	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, onCluster: map[string]map[string]*Entry{}, running: map[string]*Running{}, changed: map[string]bool{}}
 }
 
 // View returns an immutable copy of the ledger.
@@ -111,8 +111,8 @@ func (l *Ledger) View() View {
 		v := View{generation: l.generation, settle: l.Settle, byCluster: unchangedOf(l, l.last.byCluster),
 			credits: unchangedOf(l, l.last.credits), running: l.runningByCluster, holds: l.holds}
 		for cluster := range l.changed {
-			for uid := range l.onCluster[cluster] {
-				v.byCluster[cluster] = append(v.byCluster[cluster], l.entries[uid][cluster])
+			if entries := l.onCluster[cluster]; len(entries) > 0 {
+				v.byCluster[cluster] = slices.AppendSeq(make([]*Entry, 0, len(entries)), maps.Values(entries))
 			}
 		}
 		for _, c := range l.credits {

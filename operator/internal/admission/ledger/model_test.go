@@ -213,7 +213,7 @@ func requireWhole(t *testing.T, l *Ledger) {
 	entries, credits := 0, 0
 	for e := range l.all() {
 		entries++
-		if !slices.ContainsFunc(v.byCluster[e.Cluster], func(other Entry) bool { return reflect.DeepEqual(e, other) }) {
+		if !slices.ContainsFunc(v.byCluster[e.Cluster], func(other *Entry) bool { return reflect.DeepEqual(e, *other) }) {
 			t.Fatalf("the view lacks %+v", e)
 		}
 	}

@@ -22,7 +22,7 @@ type SampleTimes struct {
 type View struct {
 	generation uint64
 	settle     time.Duration
-	byCluster  map[string][]Entry
+	byCluster  map[string][]*Entry
 	credits    map[string][]Credit
 	running    map[string][]*Running
 	holds      []Hold
@@ -33,9 +33,9 @@ func (v View) Without(uids []string) View {
 	if len(uids) == 0 {
 		return v
 	}
-	byCluster := map[string][]Entry{}
+	byCluster := map[string][]*Entry{}
 	for cluster, entries := range v.byCluster {
-		byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return slices.Contains(uids, e.UID) })
+		byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return slices.Contains(uids, e.UID) })
 	}
 	v.byCluster = byCluster
 	return v
@@ -43,7 +43,7 @@ func (v View) Without(uids []string) View {
 
 // Reserves reports whether the workload has a reservation of its current attempt on the cluster.
 func (v View) Reserves(uid, cluster string) bool {
-	return slices.ContainsFunc(v.byCluster[cluster], func(e Entry) bool { return e.UID == uid && e.isCurrent() })
+	return slices.ContainsFunc(v.byCluster[cluster], func(e *Entry) bool { return e.UID == uid && e.isCurrent() })
 }
 
 // Entries returns the cluster's entries that its samples do not show yet, in no

@@ -3,7 +3,6 @@
 package driver
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -11,38 +10,36 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/world/loop"
 )
 
-// TestLoopNominatesAlike runs the same worlds with the whole operator and in the event loop, which nominates the
-// jobs to the same clusters.
+// TestLoopNominatesAlike runs the same worlds with the whole operator and in the event loop. Queries take another time
+// in each, so that decisions come at other moments: where jobs wait for each other, some then differ.
 func TestLoopNominatesAlike(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs worlds")
 	}
+	const worlds, atLeast = 4, 0.8
 	jobs, alike := 0, 0
-	for seed := *first; seed < *first+uint64(*seeds); seed++ {
+	for seed := uint64(1); seed <= worlds; seed++ {
 		spec := loopSpec(seed)
 		want := Run(t, spec, Options{Verbose: printLog()})
-		if printLog() != nil {
-			fmt.Println("---")
-		}
 		got := loop.Run(spec, loop.Options{Verbose: printLog()})
 		for _, p := range got.Problems {
 			if knownFailures[p.Invariant] == "" {
 				t.Errorf("seed %d: %s", seed, p)
 			}
 		}
-		n := 0
 		for i, r := range want.Runs() {
 			jobs++
 			if other := got.Runs()[i]; slices.Equal(r.Nominated, other.Nominated) {
 				alike++
 			} else {
-				n++
 				t.Logf("seed %d: %s %v, in the loop %v", seed, r.Name, r.Nominated, other.Nominated)
 			}
 		}
-		t.Logf("seed %d: %d of %d jobs differ", seed, n, len(want.Runs()))
 	}
 	t.Logf("%d of %d jobs are nominated alike", alike, jobs)
+	if float64(alike) < atLeast*float64(jobs) {
+		t.Errorf("want at least %.0f %%", 100*atLeast)
+	}
 }
 
 // loopSpec is a random world of jobs and queues that the loop has.

@@ -2,6 +2,8 @@ package loop
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,9 +61,9 @@ func newProcess(d *Driver) *process {
 	p.every(timing.WakeTick, waiting.StartWakeUps)
 	p.every(timing.CleanupInterval, p.results.cleanUp)
 	p.every(timing.HolderInterval, p.results.refreshHolders)
-	for key, wl := range p.workloads {
+	for _, wl := range d.Workloads() {
 		if lifecycle.MayNeedStep(wl) {
-			p.enqueue(key)
+			p.enqueue(client.ObjectKeyFromObject(wl))
 		}
 	}
 	return p
@@ -152,11 +154,12 @@ func (p *process) step(key types.NamespacedName) {
 func (p *process) restore() {
 	p.restored = true
 	var waiting []waitqueue.Entry
-	for _, wl := range p.workloads {
+	for _, key := range slices.SortedFunc(maps.Keys(p.workloads), compareNames) {
+		wl := p.workloads[key]
 		if !kueuestate.HoldsQuota(wl) {
 			continue
 		}
-		s := p.engine.Begin(client.ObjectKeyFromObject(wl))
+		s := p.engine.Begin(key)
 		p.engine.Recall(s, wl)
 		p.observeWorkload(s)
 		if s = p.engine.Restore(s); s.AwaitsDecision() {

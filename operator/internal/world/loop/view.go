@@ -99,7 +99,7 @@ func (v *hubView) enqueueUnplaced() {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return compareNames(a, b) })
+	slices.SortFunc(keys, compareNames)
 	for _, key := range keys {
 		v.process.enqueue(key)
 	}

@@ -1,0 +1,65 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/world"
+)
+
+// smallWorld has more jobs than devices, so that some wait.
+func smallWorld(faults ...world.Fault) world.Spec {
+	s := world.Spec{Seed: 1, Clusters: []world.Cluster{{Name: "cluster1", Pools: []world.Pool{{Nodes: 2, Devices: 8}}}, {Name: "cluster2", Pools: []world.Pool{{Nodes: 1, Devices: 8}}}}, Faults: faults}
+	for i := range 20 {
+		s.Jobs = append(s.Jobs, world.Job{Name: fmt.Sprint("j", i), At: time.Minute + time.Duration(i)*5*time.Second, Devices: []int64{1, 2, 4, 8}[i%4], Duration: 2 * time.Minute})
+	}
+	return s
+}
+
+// TestRun runs worlds to their end: all jobs finish, and the operator forgets them.
+func TestRun(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		faults []world.Fault
+	}{
+		{"no fault", nil},
+		{"the operator is killed and starts again", []world.Fault{{Kind: world.OperatorDown, At: 90 * time.Second, Lasts: 20 * time.Second}, {Kind: world.OperatorDown, At: 130 * time.Second, Lasts: time.Second}}},
+		{"writes fail", []world.Fault{{Kind: world.WritesFail, At: 70 * time.Second, Lasts: time.Minute, Amount: 300}}},
+		{"a worker is not reachable", []world.Fault{{Kind: world.Unreachable, Cluster: "cluster1", At: 80 * time.Second, Lasts: 5 * time.Minute}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var log []string
+			w := Run(smallWorld(tc.faults...), Options{Verbose: func(line string) { log = append(log, line) }})
+			for _, p := range w.Problems {
+				t.Error(p)
+			}
+			for _, r := range w.Runs() {
+				if r.Done.IsZero() {
+					t.Errorf("%s has not ended", r.Name)
+				}
+			}
+			if t.Failed() {
+				t.Log(strings.Join(log, "\n"))
+			}
+		})
+	}
+}
+
+// TestRunRepeats shows that a world takes the same course each time.
+func TestRunRepeats(t *testing.T) {
+	var logs [2][]string
+	for i := range logs {
+		Run(smallWorld(world.Fault{Kind: world.OperatorDown, At: 90 * time.Second, Lasts: 5 * time.Second}), Options{Verbose: func(line string) { logs[i] = append(logs[i], line) }})
+	}
+	if !slices.Equal(logs[0], logs[1]) {
+		for k := range min(len(logs[0]), len(logs[1])) {
+			if logs[0][k] != logs[1][k] {
+				t.Fatalf("line %d: %s\n%s", k, logs[0][k], logs[1][k])
+			}
+		}
+		t.Fatalf("%d and %d lines", len(logs[0]), len(logs[1]))
+	}
+}
