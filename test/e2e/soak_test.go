@@ -47,8 +47,6 @@ type soak struct {
 	// paused is true while Kueue on the hub restarts: it rejects new jobs until it
 	// knows the queues of MultiKueue.
 	paused atomic.Bool
-	// record is written to the file RECORD; nil = no such file.
-	record *fleet.Recorder
 }
 
 // openJob is a job that has neither finished nor been deleted.
@@ -71,7 +69,7 @@ func TestSoak(t *testing.T) {
 	createPriorities(ctx, t)
 	queue{name: "soak", hub: soakQuota, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
 	patchGate(ctx, t, `{"hold":{"afterSeconds":20}}`, `{"hold":null}`)
-	startTwoOperators(ctx, t)
+	replicas := startTwoOperators(ctx, t, "--log-level=DEBUG", "--log-format=json") // for the record
 	watcher, err := lab.WatchJobs(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -81,11 +79,12 @@ func TestSoak(t *testing.T) {
 		if err := os.WriteFile(path, nil, 0o644); err != nil || !filepath.IsAbs(path) {
 			t.Fatalf("RECORD=%s must be the absolute path of a file that can be written: %v", path, err)
 		}
-		if s.record, err = lab.Record(ctx, soakQuota); err != nil {
+		record, err := lab.Record(ctx, soakQuota, replicas...)
+		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
-			if err := s.record.Write(path); err != nil {
+			if err := record.Write(path); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -224,9 +223,6 @@ func (s *soak) disturbJob(ctx context.Context) {
 		if cluster := s.watcher.RunningOn(name); cluster != "" {
 			if _, err := lab.Worker(cluster).Kubectl(ctx, "", "delete", "job/"+name, "-n", fleet.Namespace, "--wait=false"); err == nil {
 				s.count["copies lost"]++
-				if s.record != nil {
-					s.record.Loss(name, cluster)
-				}
 			}
 		}
 	}
@@ -350,7 +346,6 @@ func (s *soak) injectFaults(ctx context.Context, t *testing.T, random *rand.Rand
 func (s *soak) restart(ctx context.Context, name string, sig syscall.Signal, down time.Duration) error {
 	s.paused.Store(name == "hub-kueue")
 	defer s.paused.Store(false)
-	since := time.Now()
 	if err := lab.Programs().End(name, sig); err != nil {
 		return err
 	}
@@ -359,9 +354,6 @@ func (s *soak) restart(ctx context.Context, name string, sig syscall.Signal, dow
 	defer cancel()
 	if err := lab.Programs().Restart(ctx, name); err != nil {
 		return err
-	}
-	if s.record != nil {
-		s.record.Fault(name, since)
 	}
 	return fleet.Await(ctx, "Kueue to set managedBy of new jobs", lab.CheckMultiKueue)
 }

@@ -11,9 +11,9 @@ import (
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
 
-// startTwoOperators replaces the operator by operator-a, which leads, and operator-b. At the end
-// of the test the operator of the other tests is back.
-func startTwoOperators(ctx context.Context, t *testing.T) {
+// startTwoOperators replaces the operator by operator-a, which leads, and operator-b, with more arguments. It
+// returns their names. At the end of the test the operator of the other tests is back.
+func startTwoOperators(ctx context.Context, t *testing.T, args ...string) []string {
 	t.Helper()
 	t.Cleanup(func() {
 		cleanUp(t, func(ctx context.Context) error {
@@ -24,9 +24,11 @@ func startTwoOperators(ctx context.Context, t *testing.T) {
 	if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"operator-a", "operator-b"} {
-		if err := lab.StartReplica(ctx, name); err != nil {
+	replicas := []string{"operator-a", "operator-b"}
+	for _, name := range replicas {
+		if err := lab.StartReplica(ctx, name, args...); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return replicas
 }

@@ -51,6 +51,8 @@ type kueueControl struct {
 	scheduling bool
 	// timers are the latest planned looks at workloads, by key.
 	timers map[types.NamespacedName]time.Time
+	// stampAs is the time that the next conditions state; zero = the present.
+	stampAs time.Time
 }
 
 func (k *kueueControl) loop() *Loop { return k.world.loop }
@@ -102,7 +104,11 @@ func (k *kueueControl) condition(wl *kueue.Workload, kind string, on bool, reaso
 
 // stamp is the time as an API server stores it, in seconds.
 func (k *kueueControl) stamp() metav1.Time {
-	return metav1.NewTime(k.loop().Now().Truncate(time.Second))
+	at := k.stampAs
+	if at.IsZero() {
+		at = k.loop().Now()
+	}
+	return metav1.NewTime(at.Truncate(time.Second))
 }
 
 // reconcile is Kueue's reconciler of Workloads.

@@ -73,7 +73,6 @@ type World struct {
 	workloads int
 	jobs      map[types.NamespacedName]*batchJob
 
-	replay  *Replay // nil = none
 	metrics metricsState
 	undo    map[FaultKind]func() // of faults that Begin started
 	faults  faultState

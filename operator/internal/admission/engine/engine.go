@@ -60,6 +60,8 @@ type Outcome struct {
 	Situation *lifecycle.Situation
 	// Step without the writes that failed.
 	Step lifecycle.Step
+	// DecidedAt is when the ledger had the step.
+	DecidedAt time.Time
 	// Admission that the step saw first; nil = none.
 	Admission *Admission
 	// ReadyAfter is the time from the reservation of quota until the check became Ready; nil = it did not.
@@ -92,6 +94,7 @@ func (e *Engine) Step(ctx context.Context, key types.NamespacedName) (*Outcome, 
 		return nil, err
 	}
 	out.Step = e.Reserve(out.Situation)
+	out.DecidedAt = e.Now()
 	return out, e.Apply(ctx, out)
 }
 

@@ -53,6 +53,9 @@ func (e *Engine) restore(s *lifecycle.Situation) *lifecycle.Situation {
 		entry := s.AdmittedEntry(cluster, s.AdmittedAt(s.Record.NominatedAt))
 		s = s.WithHistory(h.WithRunning(entry))
 		e.debitAdmitted(s, entry)
+		if since, ok := lifecycle.PodsReadySince(wl, entry.DebitedAt); ok { // Account waits until the gate is known
+			e.Ledger.MarkPodsReady(entry.UID, since)
+		}
 		e.Ledger.PutRunning(s.RunningOn(entry))
 	default:
 		e.restoreSent(s)

@@ -55,44 +55,44 @@ type ShapeMetrics struct {
 
 // Candidate is a cluster that the gate's Placement has decided, with its metrics.
 type Candidate struct {
-	Name string
+	Name string `json:"name"`
 	// Excluded are the reasons why the workload can't be sent to the cluster, whatever its metrics say. The first
 	// counts. Empty means usable.
-	Excluded []BrokenRule
+	Excluded []BrokenRule `json:"excluded,omitempty"`
 	// Outside is true if the cluster is usable only once the MultiKueueConfig, which has no place
 	// for all clusters, contains it.
-	Outside bool
+	Outside bool `json:"outside,omitempty"`
 	// Scores by ScoreKey.
-	Scores map[string]Score
+	Scores map[string]Score `json:"scores,omitempty"`
 	// SampledAt is the time of the oldest trusted sample. Zero means unknown.
-	SampledAt time.Time
+	SampledAt time.Time `json:"sampledAt,omitzero"`
 	// QuotaSampledAt is the time of the oldest sample behind the quota. Zero means unknown.
-	QuotaSampledAt time.Time
+	QuotaSampledAt time.Time `json:"quotaSampledAt,omitzero"`
 	// Preference is how well the cluster suits the workload, by the gate's query.
-	Preference Number
+	Preference Number `json:"preference,omitzero"`
 	// Shapes holds the metrics for each of the workload's pod sets, in their order.
-	Shapes []ShapeMetrics
+	Shapes []ShapeMetrics `json:"shapes"`
 	// Conditions are the results of the gate's conditions with scope Cluster.
-	Conditions []ConditionResult
+	Conditions []ConditionResult `json:"conditions,omitempty"`
 	// Prerequisites are the existing objects by kind, for the kinds that the gate tests.
-	Prerequisites []PrerequisiteResult
+	Prerequisites []PrerequisiteResult `json:"prerequisites,omitempty"`
 }
 
 // Fleet holds the metrics that concern all clusters together.
 type Fleet struct {
 	// Conditions are the results of the gate's conditions with scope Fleet.
-	Conditions []ConditionResult
+	Conditions []ConditionResult `json:"conditions,omitempty"`
 	// SkippedConditions are the names of the conditions that do not apply, because the workload has
 	// no profile with the values that their queries use.
-	SkippedConditions []string
+	SkippedConditions []string `json:"skippedConditions,omitempty"`
 	// Incomplete is true if a query result may lack clusters, or if the room of a cluster is
 	// not a number.
-	Incomplete bool
+	Incomplete bool `json:"incomplete,omitempty"`
 	// Problem describes the failure of a query that the decision needs. Empty means none.
-	Problem string
+	Problem string `json:"problem,omitempty"`
 	// FailingSince is when the query behind Problem started to fail. If several queries fail,
 	// it is the latest of their times.
-	FailingSince time.Time
+	FailingSince time.Time `json:"failingSince,omitzero"`
 }
 
 // Exclude adds a reason why the workload can't be sent to the cluster. detail completes the message of the rejection.

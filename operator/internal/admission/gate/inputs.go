@@ -25,7 +25,8 @@ type Inputs struct {
 	OwnFit bool
 }
 
-// A Decider decides as Inputs.Decide does. A replay of recorded decisions has its own one.
+// A Decider decides in place of Inputs.Decide, at the times and so in the order that it chooses: no workload
+// that it sends waits for its turn. A replay of recorded decisions has one.
 type Decider func(in *Inputs, now time.Time) Decision
 
 // Explain decides and explains each cluster.

@@ -49,14 +49,14 @@ func prerequisiteQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query
 // PrerequisiteResult states which objects of one kind exist on a cluster, in the workload's
 // namespace.
 type PrerequisiteResult struct {
-	Kind v1alpha1.PrerequisiteKind
+	Kind v1alpha1.PrerequisiteKind `json:"kind"`
 	// Names of the existing objects.
-	Names map[string]bool
+	Names map[string]bool `json:"names,omitempty"`
 	// Reported is true if the cluster reports objects of the kind at all. Otherwise the absence of
 	// an object means nothing.
-	Reported bool
+	Reported bool `json:"reported,omitempty"`
 	// EvaluatedAt is the time of the older of both queries. Zero means that no query succeeded yet.
-	EvaluatedAt time.Time
+	EvaluatedAt time.Time `json:"evaluatedAt,omitzero"`
 }
 
 // isUsable reports whether the absence of an object from the result means that it does not exist. If

@@ -103,7 +103,7 @@ func QueuedMessage(preceding string) string {
 // its way already, or that was counted when its job was placed, does not wait for others.
 func (s *Situation) mustQueue(d gate.Decision) bool {
 	isOnItsWay := d.Reason == reasonReplacesSlice && slices.ContainsFunc(d.Order, func(c string) bool { return slices.Contains(s.Job.SliceSeenOn, c) })
-	return !s.Room.HasTurn && s.Room.Preceding != (types.NamespacedName{}) && !s.hasPlaceInJob() && !isOnItsWay
+	return s.Gate.Decide == nil && !s.Room.HasTurn && s.Room.Preceding != (types.NamespacedName{}) && !s.hasPlaceInJob() && !isOnItsWay
 }
 
 // Decision of the gate for an attempt. It is empty if the gate can't decide: then nothing is

@@ -74,6 +74,23 @@ func TestRebuiltLedger(t *testing.T) {
 	}
 }
 
+// The first reconciliation of a workload may come before the gate is known, and another one only at its end.
+func TestRebuiltEntryHasReadyPods(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{})
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon.Add(-3 * time.Minute)))
+	fixture.AdmitBy(wl, "cluster1")
+	readyAt := fixture.Noon.Add(-30 * time.Second)
+	kueuestate.FindCheck(wl, "multikueue").LastTransitionTime = metav1.NewTime(readyAt.Add(-time.Second))
+	fixture.SetCondition(wl, kueue.WorkloadPodsReady, readyAt)
+	b.create(wl)
+	b.restart()
+	for sampledAfter, want := range map[time.Duration]int{0: 1, 2 * time.Second: 0} {
+		if entries := b.engine.Ledger.View().Entries("cluster1", readyAt.Add(sampledAfter)); len(entries) != want {
+			t.Errorf("samples of %s after the pods were ready lack %v, want %d entries", sampledAfter, entries, want)
+		}
+	}
+}
+
 // A component that waits keeps what the placement of its job reserved for it. The hub does not show which
 // components the placement counted.
 func TestRebuiltReservationsOfAJob(t *testing.T) {

@@ -22,6 +22,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if out != nil {
 		r.metrics.count(out)
 		logStep(ctx, out.Situation, out.Step)
+		logDecision(ctx, out)
 	}
 	if out != nil && (apierrors.IsConflict(err) || apierrors.IsNotFound(err)) {
 		return reconcile.Result{RequeueAfter: timing.RereadDelay}, nil
@@ -37,9 +38,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // and logs the transition then.
 func logStep(ctx context.Context, s *lifecycle.Situation, next lifecycle.Step) {
 	if s.Workload == nil {
+		log.FromContext(ctx).V(1).Info("Workload observed", "observedAt", s.Now, "isGone", true)
 		return
 	}
-	logger := log.FromContext(ctx).WithValues("gate", s.Gate.Name, "from", lifecycle.PhaseOf(s), "to", next.LeadsTo(lifecycle.PhaseOf(s)))
+	logger := log.FromContext(ctx).WithValues("gate", s.Gate.Name, "observedAt", s.Now, "resourceVersion", s.Workload.ResourceVersion, "from", lifecycle.PhaseOf(s), "to", next.LeadsTo(lifecycle.PhaseOf(s)))
 	events := make([]lifecycle.Notice, 0, len(next.Writes)+1)
 	if next.Event != nil {
 		events = append(events, *next.Event)

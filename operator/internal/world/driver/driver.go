@@ -10,6 +10,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/operator"
 	"plimsoll.dev/plimsoll/operator/internal/world"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
+	"plimsoll.dev/plimsoll/test/story"
 )
 
 // Options of a run.
@@ -20,6 +21,8 @@ type Options struct {
 	Workers int
 	// Verbose receives each line of the world's log.
 	Verbose func(string)
+	// Record of a soak that Driver.Replay repeats; nil = none.
+	Record *story.Record
 	// Steps runs on the started world instead of waiting for all jobs to end; nil = wait.
 	Steps func(*Driver)
 }
@@ -28,6 +31,8 @@ type Options struct {
 type Driver struct {
 	*world.World
 	process *process
+	// Replay of Options.Record.
+	Replay *world.Replay
 }
 
 // drainTime is for how long the operator may remember workloads that were deleted.
@@ -54,6 +59,10 @@ func run(t *testing.T, spec world.Spec, o Options) *world.World {
 	p := newProcess(w, scheme, max(1, o.Workers))
 	w.Operator = p
 	d := &Driver{World: w, process: p}
+	if o.Record != nil {
+		d.Replay = w.NewReplay(o.Record)
+		p.decide = d.Replay.Decide
+	}
 	p.Start()
 	synctest.Wait()
 	for i := range w.Spec.Settings.Standbys {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/operator"
 	"plimsoll.dev/plimsoll/operator/internal/world"
@@ -35,6 +36,8 @@ type process struct {
 	mapper meta.RESTMapper
 	// workers of the controller of workloads.
 	workers int
+	// decide decides in place of the gates; nil = they decide.
+	decide gate.Decider
 	// replicas are the processes that run.
 	replicas []*instance
 	started  int
@@ -119,7 +122,7 @@ func (p *process) Start() {
 	ours := &manager{Manager: mgr, view: i.view, recorder: recorder{note: p.world.NoteLater}}
 	i.gates, err = operator.Setup(ours, operator.Options{
 		Namespace: "plimsoll-system", AllowLoopback: true, Transport: p.world.Transport(), ScoreWrites: 1,
-		Nominate: true, NominateAs: workload.NominateAsOwn, Workers: p.workers, Decide: p.world.Decide,
+		Nominate: true, NominateAs: workload.NominateAsOwn, Workers: p.workers, Decide: p.decide,
 		LedgerSettle: 15 * time.Second, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
