@@ -121,6 +121,7 @@ func TestNamedWorlds(t *testing.T) {
 			Faults: []world.Fault{{Kind: world.Resized, Job: "elastic", Amount: 3, At: 2*time.Minute + time.Second}, {Kind: world.Resized, Job: "elastic", Amount: 1, At: 5 * time.Minute},
 				{Kind: world.Resized, Job: "elastic", Amount: 4, At: 6 * time.Minute}, {Kind: world.OperatorDown, At: 6*time.Minute + time.Second, Lasts: 10 * time.Second}}},
 		agedBehindPriority(), agedForWholeCluster(),
+		sidecars(),
 		{Name: "LeaderWorkerSets fill the fleet", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)}, Jobs: append(burst(6, 1), sets(6)...)},
 	}
 	for i := range worlds {
@@ -168,6 +169,21 @@ func sets(n int) []world.Job {
 		jobs = append(jobs, world.Job{Name: "set" + string(rune('a'+i)), Kind: world.KindSet, Components: 3, At: time.Minute + time.Duration(i)*10*time.Second, Devices: 2, Duration: 3 * time.Minute})
 	}
 	return jobs
+}
+
+// sidecars has pods with a container of two devices and a sidecar of two. Two of them fill a node, and quota does not
+// limit them.
+func sidecars() world.Spec {
+	s := world.Spec{Name: "sidecars request devices", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)}, Jobs: burst(8, 4)}
+	for i := range s.Jobs {
+		s.Jobs[i].SidecarDevices = 2
+	}
+	plenty := map[string]int64{h100: 64}
+	s.Queues = []world.Queue{{Name: "gpu", Nominal: plenty}}
+	for i := range s.Clusters {
+		s.Clusters[i].Quotas = map[string]map[string]int64{"gpu": plenty}
+	}
+	return s
 }
 
 // burst are jobs that arrive at once.
