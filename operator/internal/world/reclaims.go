@@ -1,20 +1,20 @@
 package world
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 )
 
 // Invariants of reclaims and moves.
@@ -90,11 +90,8 @@ func (w *World) followReclaim(r *Run, old, wl *kueue.Workload) {
 
 // movedFor is the workload for which the policy recorded that a job moves; empty = the job is idle.
 func (w *World) movedFor(wl *kueue.Workload) string {
-	policy, waiting := &v1alpha1.ReclaimPolicy{}, ""
-	if err := w.Hub.Client("user").Get(context.Background(), client.ObjectKey{Name: reclaimPolicy}, policy); err != nil {
-		return ""
-	}
-	for _, record := range policy.Status.History {
+	waiting := ""
+	for _, record := range hub.Get[*v1alpha1.ReclaimPolicy](w.objects, types.NamespacedName{Name: reclaimPolicy}).Status.History {
 		if record.UID == string(wl.UID) {
 			waiting = ""
 			if record.Move != nil {
