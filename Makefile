@@ -107,7 +107,7 @@ test-rules: ## Check and unit-test recording rules and alerts with promtool
 mutants: ## Change each rule in one place at a time: a unit test must fail (FILE=, RUN= and TESTS= select rule files, rules and test files by regexp)
 	$(GO) run ./test/mutants $(if $(FILE),-file '$(FILE)') $(if $(RUN),-run '$(RUN)') $(if $(TESTS),-tests '$(TESTS)')
 
-ADMISSION := operator/internal/admission/gate,operator/internal/admission/ledger,operator/internal/admission/lifecycle,operator/internal/admission/waitqueue,operator/internal/controller/workload
+ADMISSION := operator/internal/admission/engine,operator/internal/admission/gate,operator/internal/admission/ledger,operator/internal/admission/lifecycle,operator/internal/admission/waitqueue,operator/internal/controller/workload
 mutants-go: ## Change the admission in 100 places, one at a time: a unit test or a world must fail, except for those that world.md names (N=number, SEED=number; takes an hour)
 	$(GO) run ./test/mutants/gocode $(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) -timeout 6m -packages $(ADMISSION) \
 	  -tests './operator/internal/admission/gate ./operator/internal/admission/ledger ./operator/internal/admission/lifecycle ./operator/internal/admission/waitqueue ./operator/internal/controller/workload' \

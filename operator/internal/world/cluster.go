@@ -40,8 +40,8 @@ type pod struct {
 }
 
 // effectiveCPU is what kube-scheduler counts: the larger of the containers' and the init
-// container's requests.
-func effectiveCPU(j *Job) int64 { return max(j.CPU, j.InitCPU) }
+// container's requests, and those of the sidecar.
+func effectiveCPU(j *Job) int64 { return max(j.CPU, j.InitCPU) + j.SidecarCPU }
 
 // add gives a pod the node.
 func (n *node) add(p *pod) {
@@ -106,7 +106,6 @@ type cluster struct {
 	pods           int // that were created
 	// reachable: MultiKueue and OCM reach the API server.
 	reachable bool
-	foundAt   time.Time // since when it is reachable again
 	scrapedAt time.Time // last scrape of its exporters
 	shown     bool      // by which: any pod
 	// metricsFoundAt is since when its metrics are complete again.

@@ -16,7 +16,8 @@ import (
 
 // Kinds of faults.
 const (
-	// Unreachable: the hub does not reach the cluster; its jobs run on.
+	// Unreachable: the hub does not reach the cluster; its jobs run on. If Amount is 1, the cluster does not reach the hub
+	// either, and OCM no longer decides it after leaseLost.
 	Unreachable FaultKind = "Unreachable"
 	// Leaves: OCM's placement no longer decides the cluster.
 	Leaves FaultKind = "Leaves"
@@ -138,6 +139,7 @@ func (w *World) apply(f *Fault) (undo func()) {
 			w.multiKueue.paused = false
 			w.kueue.resume()
 			for _, c := range w.clusters {
+				w.multiKueue.remotes[c.spec.Name].failures = 0
 				w.multiKueue.watch(c.spec.Name)
 			}
 		}
@@ -153,10 +155,11 @@ func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster b
 		c.reachable = false
 		// Kueue notices a broken watch within 15 s.
 		w.loop.After(w.dice.between(100*time.Millisecond, 15*time.Second, "lost "+name), func() { w.multiKueue.watch(name) })
-		return func() {
-			c.reachable, c.foundAt = true, w.loop.Now()
-			w.loop.After(w.dice.between(time.Second, 5*time.Second, "found "+name), func() { w.multiKueue.watch(name) })
-		}, true
+		join := func() {}
+		if f.Amount == 1 {
+			join = w.ocm.loseLease(c)
+		}
+		return func() { c.reachable = true; join() }, true
 	case Leaves:
 		w.ocm.setAvailable(name, false)
 		return func() { w.ocm.setAvailable(name, true) }, true

@@ -34,6 +34,8 @@ func Random(seed uint64) Spec {
 	kinds.makeSets(&s)
 	g.standby(&s)
 	makeReclaims(&s)
+	makeSidecars(&s)
+	cutBothWays(&s)
 	return s
 }
 
@@ -56,11 +58,11 @@ func fit(s *Spec, j *Job) bool {
 	for !s.fitsEmpty(j) {
 		switch {
 		case j.CPU > 0 || j.Memory > 0:
-			j.CPU, j.Memory, j.InitCPU = 0, 0, 0
+			j.CPU, j.Memory, j.InitCPU, j.SidecarCPU = 0, 0, 0, 0
 		case j.Pods > 1:
 			j.Pods, j.MinPods = j.Pods-1, 0
 		case j.Devices > 1:
-			j.Devices /= 2
+			j.Devices, j.SidecarDevices = j.Devices/2, 0
 		default:
 			for _, j.Model = range modelsOf(s.Clusters) {
 				if s.fitsEmpty(j) {

@@ -202,6 +202,7 @@ func workloadOf(j *Job, key types.NamespacedName, uid types.UID) *kueue.Workload
 	if j.InitCPU > 0 {
 		pod.InitContainers = []corev1.Container{{Name: "init", Image: "example.com/init", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(j.InitCPU, resource.DecimalSI)}}}}
 	}
+	j.addSidecar(&pod)
 	if j.Secret != "" {
 		pod.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: j.Secret}}}}
 	}

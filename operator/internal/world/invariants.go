@@ -164,7 +164,8 @@ func (c *cluster) hasPods(r *Run) bool {
 
 // isExcused reports whether Kueue may not have removed copies from the cluster yet.
 func (w *World) isExcused(c *cluster) bool {
-	return !c.reachable || !w.multiKueue.remotes[c.spec.Name].connected || w.loop.Now().Sub(c.foundAt) < copyGrace
+	r := w.multiKueue.remotes[c.spec.Name]
+	return !c.reachable || !r.connected || w.loop.Now().Sub(r.connectedAt) < copyGrace
 }
 
 // preempted records that Kueue on the hub or on a worker preempts a job for another one.

@@ -261,12 +261,7 @@ func assignPodSet(p *kueue.PodSet, least int32, flavors []flavor, left map[strin
 const modelLabel = "nvidia.com/gpu.product"
 
 func devicesOf(p *kueue.PodSet, name string) int64 {
-	sum := int64(0)
-	for i := range p.Template.Spec.Containers {
-		q := p.Template.Spec.Containers[i].Resources.Requests[corev1.ResourceName(name)]
-		sum += q.Value()
-	}
-	return sum
+	return devicesOfPod(&p.Template.Spec, corev1.ResourceName(name))
 }
 
 func (k *kueueControl) reserve(key types.NamespacedName, queue string, assignments []kueue.PodSetAssignment) {

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/timing"
+	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 )
 
 // Invariants of reclaims and moves.
@@ -73,24 +74,32 @@ func (w *World) followReclaim(r *Run, old, wl *kueue.Workload) {
 	if !r.Reclaimable || !kueuestate.IsAdmitted(old) {
 		w.broken(RightReclaim, r.Name, "%s returns to its queue: it agreed %v, is admitted %v", r.Name, r.Reclaimable, kueuestate.IsAdmitted(old))
 	}
-	isMove := func(p dispatch.Preference) bool { return p.Until.Equal(record.SleepsUntil.Add(timing.MoveAvoidance)) }
-	i := slices.IndexFunc(record.Avoided(now), isMove)
-	if i < 0 {
+	waitsFor := w.movedFor(wl)
+	if waitsFor == "" {
 		w.checkIdle(r)
 		return
 	}
-	holders := w.Operator.Holds()[record.Avoided(now)[i].Cluster]
-	if len(holders) == 0 {
-		w.broken(RightReclaim, r.Name, "%s moves although its cluster is held for no job", r.Name)
-		return
-	}
-	_, name, _ := strings.Cut(holders[0], "/job-")
+	_, name, _ := strings.Cut(waitsFor, "/job-")
 	waiting := w.runOf(name)
 	if waiting == nil || waiting.Priority <= r.Priority {
-		w.broken(RightReclaim, r.Name, "%s moves for %s, which has no higher priority", r.Name, holders[0])
+		w.broken(RightReclaim, r.Name, "%s moves for %s, which has no higher priority", r.Name, waitsFor)
 		return
 	}
 	w.moves = append(w.moves, move{r, waiting, now})
+}
+
+// movedFor is the workload for which the policy recorded that a job moves; empty = the job is idle.
+func (w *World) movedFor(wl *kueue.Workload) string {
+	waiting := ""
+	for _, record := range hub.Get[*v1alpha1.ReclaimPolicy](w.objects, types.NamespacedName{Name: reclaimPolicy}).Status.History {
+		if record.UID == string(wl.UID) {
+			waiting = ""
+			if record.Move != nil {
+				waiting = record.Move.For
+			}
+		}
+	}
+	return waiting
 }
 
 // checkIdle reports a job that is reclaimed although it was busy within idleSeconds.

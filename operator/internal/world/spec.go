@@ -93,8 +93,10 @@ type Job struct {
 	CPU      int64 // milli-cores of each pod
 	Memory   int64 // MiB of each pod
 	// InitCPU is requested by an init container of each pod.
-	InitCPU  int64
-	Priority int32
+	InitCPU int64
+	// SidecarCPU is requested by a sidecar of each pod. SidecarDevices is the part of Devices that the sidecar requests.
+	SidecarCPU, SidecarDevices int64
+	Priority                   int32
 	// Duration from when all pods run.
 	Duration time.Duration
 	// Limit sets maximumExecutionTimeSeconds to the duration.

@@ -45,7 +45,7 @@ func TestLoopNominatesAlike(t *testing.T) {
 // loopSpec is a random world of jobs and queues that the loop has.
 func loopSpec(seed uint64) world.Spec {
 	s := world.Random(seed)
-	s.Faults, s.Settings.Standbys, s.Settings.Score = nil, 0, ""
+	s.Faults, s.Settings.Standbys, s.Settings.Score, s.Settings.Reclaim = nil, 0, "", nil
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j world.Job) bool { return j.Elastic || j.Kind == world.KindSet })
 	for i := range s.Queues {
 		s.Queues[i].Cohort, s.Queues[i].ReclaimCohort = "", ""

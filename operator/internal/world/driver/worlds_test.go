@@ -109,6 +109,9 @@ func TestNamedWorlds(t *testing.T) {
 		{Name: "a worker is away for longer than MultiKueue waits", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)},
 			Jobs:   []world.Job{{Name: "a", At: time.Minute, Devices: 8, Duration: 30 * time.Minute}, {Name: "b", At: time.Minute, Devices: 8, Duration: 30 * time.Minute}},
 			Faults: []world.Fault{{Kind: world.Unreachable, Cluster: "cluster1", At: 5 * time.Minute, Lasts: 20 * time.Minute}}},
+		{Name: "a worker is cut off from the hub, which its jobs outlive", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)},
+			Jobs:   append(stream(30, 4), world.Job{Name: "a", At: time.Minute, Devices: 8, Duration: 30 * time.Minute}),
+			Faults: []world.Fault{{Kind: world.Unreachable, Cluster: "cluster1", Amount: 1, At: 2 * time.Minute, Lasts: 12 * time.Minute}, {Kind: world.Unreachable, Cluster: "cluster2", Amount: 1, At: 40 * time.Minute, Lasts: 6 * time.Minute}}},
 		{Name: "the operator restarts while a burst is on its way", Clusters: []world.Cluster{nodes("cluster1", 2, 8), nodes("cluster2", 2, 8)},
 			Jobs: burst(16, 2), Faults: []world.Fault{{Kind: world.OperatorDown, At: 62 * time.Second, Lasts: 5 * time.Second}, {Kind: world.OperatorDown, At: 70 * time.Second, Lasts: time.Second}}},
 		{Name: "a large job waits behind small ones", Clusters: []world.Cluster{nodes("cluster1", 2, 8)}, Jobs: append(stream(60, 1), world.Job{Name: "large", At: 5 * time.Minute, Devices: 8, Duration: time.Minute})},
@@ -121,6 +124,7 @@ func TestNamedWorlds(t *testing.T) {
 			Faults: []world.Fault{{Kind: world.Resized, Job: "elastic", Amount: 3, At: 2*time.Minute + time.Second}, {Kind: world.Resized, Job: "elastic", Amount: 1, At: 5 * time.Minute},
 				{Kind: world.Resized, Job: "elastic", Amount: 4, At: 6 * time.Minute}, {Kind: world.OperatorDown, At: 6*time.Minute + time.Second, Lasts: 10 * time.Second}}},
 		agedBehindPriority(), agedForWholeCluster(),
+		sidecars(),
 		{Name: "LeaderWorkerSets fill the fleet", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)}, Jobs: append(burst(6, 1), sets(6)...)},
 	}
 	for i := range worlds {
@@ -168,6 +172,21 @@ func sets(n int) []world.Job {
 		jobs = append(jobs, world.Job{Name: "set" + string(rune('a'+i)), Kind: world.KindSet, Components: 3, At: time.Minute + time.Duration(i)*10*time.Second, Devices: 2, Duration: 3 * time.Minute})
 	}
 	return jobs
+}
+
+// sidecars has pods with a container of two devices and a sidecar of two. Two of them fill a node, and quota does not
+// limit them.
+func sidecars() world.Spec {
+	s := world.Spec{Name: "sidecars request devices", Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)}, Jobs: burst(8, 4)}
+	for i := range s.Jobs {
+		s.Jobs[i].SidecarDevices = 2
+	}
+	plenty := map[string]int64{h100: 64}
+	s.Queues = []world.Queue{{Name: "gpu", Nominal: plenty}}
+	for i := range s.Clusters {
+		s.Clusters[i].Quotas = map[string]map[string]int64{"gpu": plenty}
+	}
+	return s
 }
 
 // burst are jobs that arrive at once.
