@@ -16,8 +16,7 @@ import (
 
 // Kinds of faults.
 const (
-	// Unreachable: the hub does not reach the cluster; its jobs run on. If Amount is 1, the cluster does not reach the hub
-	// either, and OCM no longer decides it after leaseLost.
+	// Unreachable: the hub does not reach the cluster; its jobs run on.
 	Unreachable FaultKind = "Unreachable"
 	// Leaves: OCM's placement no longer decides the cluster.
 	Leaves FaultKind = "Leaves"
@@ -155,11 +154,9 @@ func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster b
 		c.reachable = false
 		// Kueue notices a broken watch within 15 s.
 		w.loop.After(w.dice.between(100*time.Millisecond, 15*time.Second, "lost "+name), func() { w.multiKueue.watch(name) })
-		join := func() {}
-		if f.Amount == 1 {
-			join = w.ocm.loseLease(c)
-		}
-		return func() { c.reachable = true; join() }, true
+		return func() {
+			c.reachable = true
+		}, true
 	case Leaves:
 		w.ocm.setAvailable(name, false)
 		return func() { w.ocm.setAvailable(name, true) }, true

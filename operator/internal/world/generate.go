@@ -35,7 +35,6 @@ func Random(seed uint64) Spec {
 	g.standby(&s)
 	makeReclaims(&s)
 	makeSidecars(&s)
-	cutBothWays(&s)
 	return s
 }
 

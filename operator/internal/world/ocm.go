@@ -2,7 +2,6 @@ package world
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 // AddOnPlacementScore with weight 5 and by Steady with weight 1, in Exact mode.
 type ocm struct {
 	world   *World
-	removed map[string]int // by cluster, the number of faults for which it left the set
+	removed map[string]bool // clusters that left the set
 	// decided are the clusters of the last decision.
 	decided []string
 	pending bool
@@ -43,7 +42,7 @@ func (o *ocm) decide() {
 	scores := map[string]int64{}
 	var names []string
 	for _, c := range w.clusters {
-		if o.removed[c.spec.Name] > 0 {
+		if o.removed[c.spec.Name] {
 			continue
 		}
 		names = append(names, c.spec.Name)
@@ -100,50 +99,15 @@ func (o *ocm) write(names []string) {
 		Status: clusterv1beta1.PlacementDecisionStatus{Decisions: decisions}})
 }
 
-// leaseLost is the time after which OCM no longer counts on a cluster that renews no Lease: five times the duration of
-// a minute.
-const leaseLost = 5 * time.Minute
-
-// loseLease lets a cluster leave the placement if it stays unreachable. It returns what lets it join again.
-func (o *ocm) loseLease(c *cluster) (undo func()) {
-	ended, left := false, false
-	o.world.loop.After(leaseLost, func() {
-		if !ended {
-			left = true
-			o.setAvailable(c.spec.Name, false)
-		}
-	})
-	return func() {
-		ended = true
-		if left {
-			o.world.loop.After(o.world.dice.between(0, time.Minute, "lease "+c.spec.Name), func() { o.setAvailable(c.spec.Name, true) })
-		}
-	}
-}
-
 // setAvailable writes whether the hub hears from a cluster, and lets it leave or join the placement.
 func (o *ocm) setAvailable(cluster string, available bool) {
-	status := metav1.ConditionUnknown
-	if available {
-		o.removed[cluster]--
-	} else {
-		o.removed[cluster]++
-	}
-	if o.removed[cluster] == 0 {
-		status = metav1.ConditionTrue
+	status := metav1.ConditionTrue
+	if !available {
+		status = metav1.ConditionUnknown
 	}
 	_, _ = hub.Update(o.world.objects, types.NamespacedName{Name: cluster}, "ocm", func(c *clusterv1.ManagedCluster) bool {
 		return apimeta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: clusterv1.ManagedClusterConditionAvailable, Status: status, Reason: "Lease", LastTransitionTime: o.world.kueue.stamp()})
 	})
+	o.removed[cluster] = !available
 	o.changed()
-}
-
-// cutBothWays lets half of the unreachable clusters not reach the hub either.
-func cutBothWays(s *Spec) {
-	g := generator{rand.New(rand.NewPCG(s.Seed, 0x6c656173))} // of its own, so that the rest of a seed's world stays the same
-	for i := range s.Faults {
-		if s.Faults[i].Kind == Unreachable && g.chance(.5) {
-			s.Faults[i].Amount = 1
-		}
-	}
 }
