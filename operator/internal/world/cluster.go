@@ -106,6 +106,7 @@ type cluster struct {
 	pods           int // that were created
 	// reachable: MultiKueue and OCM reach the API server.
 	reachable bool
+	foundAt   time.Time // since when it is reachable again
 	scrapedAt time.Time // last scrape of its exporters
 	shown     bool      // by which: any pod
 	// metricsFoundAt is since when its metrics are complete again.

@@ -138,7 +138,6 @@ func (w *World) apply(f *Fault) (undo func()) {
 			w.multiKueue.paused = false
 			w.kueue.resume()
 			for _, c := range w.clusters {
-				w.multiKueue.remotes[c.spec.Name].failures = 0
 				w.multiKueue.watch(c.spec.Name)
 			}
 		}
@@ -155,7 +154,8 @@ func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster b
 		// Kueue notices a broken watch within 15 s.
 		w.loop.After(w.dice.between(100*time.Millisecond, 15*time.Second, "lost "+name), func() { w.multiKueue.watch(name) })
 		return func() {
-			c.reachable = true
+			c.reachable, c.foundAt = true, w.loop.Now()
+			w.loop.After(w.dice.between(time.Second, 5*time.Second, "found "+name), func() { w.multiKueue.watch(name) })
 		}, true
 	case Leaves:
 		w.ocm.setAvailable(name, false)

@@ -164,8 +164,7 @@ func (c *cluster) hasPods(r *Run) bool {
 
 // isExcused reports whether Kueue may not have removed copies from the cluster yet.
 func (w *World) isExcused(c *cluster) bool {
-	r := w.multiKueue.remotes[c.spec.Name]
-	return !c.reachable || !r.connected || w.loop.Now().Sub(r.connectedAt) < copyGrace
+	return !c.reachable || !w.multiKueue.remotes[c.spec.Name].connected || w.loop.Now().Sub(c.foundAt) < copyGrace
 }
 
 // preempted records that Kueue on the hub or on a worker preempts a job for another one.

@@ -40,10 +40,7 @@ type multiKueue struct {
 type remote struct {
 	cluster   *cluster
 	connected bool
-	// lostAt and connectedAt are when the connection was lost and made for the last time. failures are the
-	// failed attempts since it was lost.
-	lostAt, connectedAt time.Time
-	failures            int
+	lostAt    time.Time
 	// tokens and at are the state of the client's rate limit.
 	tokens float64
 	at     time.Time
@@ -293,4 +290,29 @@ func (m *multiKueue) setCheck(key types.NamespacedName, state kueue.CheckState, 
 		return true
 	})
 	m.world.note("MultiKueue sets its check of %s to %s: %s", key.Name, state, message)
+}
+
+// watch keeps the condition Active of the MultiKueueClusters.
+func (m *multiKueue) watch(name string) {
+	r := m.remotes[name]
+	if m.paused || r == nil || r.connected == r.cluster.reachable && m.world.isReportedActive(name) == r.connected {
+		return
+	}
+	r.connected = r.cluster.reachable
+	if !r.connected {
+		r.lostAt = m.world.loop.Now()
+	}
+	m.world.reportConnection(name, r.connected)
+	m.world.note("MultiKueue connection to %s: %v", name, r.connected)
+	for _, key := range m.world.kueue.workloads.keys() {
+		wl := m.world.kueue.workloads.get(key)
+		if m.copyOn(name, key) != nil || wl.Status.ClusterName != nil && *wl.Status.ClusterName == name || slices.Contains(wl.Status.NominatedClusterNames, name) {
+			m.changed(key, batchPeriod)
+		}
+	}
+	if r.connected {
+		for _, key := range r.cluster.kueue.workloads.keys() {
+			m.changed(key, batchPeriod)
+		}
+	}
 }
