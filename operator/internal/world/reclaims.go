@@ -108,10 +108,13 @@ func (w *World) checkIdle(r *Run) {
 	for _, at := range r.running {
 		since, runs = at, true
 	}
+	if !runs { // it has just ended
+		return
+	}
 	idle := time.Duration(w.settings.Reclaim.IdleSeconds) * time.Second
 	// Its pods are idle until they are ready.
-	if !r.Idle || !runs || w.loop.Now().Sub(since) < min(idle, time.Duration(*w.settings.Reclaim.MinRunSeconds)*time.Second)-w.settings.WatchDelay {
-		w.broken(RightReclaim, r.Name, "%s returns to its queue as an idle job: it is idle %v, and runs %v since %s", r.Name, r.Idle, runs, w.loop.Now().Sub(since).Round(time.Second))
+	if !r.Idle || w.loop.Now().Sub(since) < min(idle, time.Duration(*w.settings.Reclaim.MinRunSeconds)*time.Second)-w.settings.WatchDelay {
+		w.broken(RightReclaim, r.Name, "%s returns to its queue as an idle job: it is idle %v, and runs since %s", r.Name, r.Idle, w.loop.Now().Sub(since).Round(time.Second))
 	}
 }
 

@@ -76,7 +76,7 @@ var faults = []fault{
 
 	long("PlimsollScoresStale/critical", set(1, "plimsoll_round_valid_until_timestamp_seconds", "policy", "fleet")),
 	long("PlimsollPolicyNotPublishing/warning", grow(1, 0, "plimsoll_score_writes_total", "result", "failed")),
-	long("PlimsollPolicyNotFresh/critical", set(0, "plimsoll_score_state", "policy", "tpu", "state", "scored"), set(1, "plimsoll_score_state", "policy", "tpu", "state", "held")),
+	long("PlimsollPolicyNotFresh/critical", set(0, "plimsoll_score_state", "policy", "tpu", "state", "scored"), set(1, "plimsoll_score_state", "policy", "tpu", "state", "kept")),
 	long("PlimsollSourceFailing/warning", grow(60, 0, "plimsoll_query_failures_total")),
 	long("PlimsollGateBlocking/warning", set(2000, "plimsoll_gate_oldest_waiting_seconds", "gate", "gpu"), set(1, "plimsoll_gate_waiting_workloads", "gate", "gpu")),
 	long("PlimsollGateQueriesFailing/warning", set(1, "plimsoll_gate_queries_failing", "gate", "gpu")),
