@@ -156,7 +156,7 @@ Best:       by headroom: c1 52%, c2 44.2%, c3 3.8% of the time
 Switches:   14 of the best cluster, 7 per day
 Published:  556.5 changes per day
 
-CLUSTER  SCORE     TREND                                       MIN   MEDIAN  MAX  HELD   MISSING  BEST   CHANGES/DAY
+CLUSTER  SCORE     TREND                                       MIN   MEDIAN  MAX  KEPT   MISSING  BEST   CHANGES/DAY
 c1       headroom  ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▆▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  13    57      75   0%     0%       52%    4
 c2       headroom  ▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅···▅▅▅▅▅▅▅▅▅▅▅▅▅  -100  50      50   0.3%   5.8%     44.2%  1
 c3       headroom  ▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃  -100  28      44   15.9%  17.4%    3.8%   551.5

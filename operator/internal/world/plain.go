@@ -24,7 +24,8 @@ func (w *World) Workloads() (list []*kueue.Workload) {
 }
 
 // GateName is the name of the PlacementGate, and ConfigName that of its MultiKueueConfig.
-func (*World) GateName() string   { return gateName }
+func (*World) GateName() string { return gateName }
+
 // ConfigName is the name of the MultiKueueConfig.
 func (*World) ConfigName() string { return configName }
 
