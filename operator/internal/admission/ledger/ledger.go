@@ -33,8 +33,8 @@ type Ledger struct {
 	generation uint64
 	// entries by workload UID and cluster.
 	entries map[string]map[string]Entry
-	// onCluster are the entries by cluster and UID, which views share, and followers the number of entries that rest on the decision of
-	// another workload.
+	// onCluster are the entries by cluster and UID, which views share, and followers the number of entries that rest
+	// on the decision of another workload.
 	onCluster map[string]map[string]*Entry
 	followers int
 	credits   []Credit
