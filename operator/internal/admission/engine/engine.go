@@ -5,6 +5,8 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -169,8 +171,30 @@ func (e *Engine) History(uid types.UID) lifecycle.History { return e.histories.g
 // Remember replaces what the engine remembers of a workload.
 func (e *Engine) Remember(uid types.UID, h lifecycle.History) { e.histories.put(uid, h) }
 
-// Remembered is the number of workloads that the engine remembers.
-func (e *Engine) Remembered() int { return e.histories.count() }
+// Histories is the number of workloads that the engine remembers.
+func (e *Engine) Histories() int { return e.histories.count() }
+
+// Remembered describes what is still remembered of workloads: devices in the ledger, holds, waiting workloads and
+// histories. It is empty if there are no workloads.
+func (e *Engine) Remembered() []string {
+	var list []string
+	for cluster, devices := range e.Ledger.DevicesByCluster() {
+		if devices != 0 {
+			list = append(list, fmt.Sprintf("%d devices on %s in the ledger", devices, cluster))
+		}
+	}
+	for _, h := range e.Ledger.View().Holds() {
+		list = append(list, fmt.Sprintf("%s is held for %s", h.Cluster, h.Workload))
+	}
+	for gateName, kinds := range e.Waiting.Devices() {
+		list = append(list, fmt.Sprintf("workloads wait at gate %s: %v", gateName, kinds))
+	}
+	if n := e.Histories(); n > 0 {
+		list = append(list, fmt.Sprintf("%d histories of workloads", n))
+	}
+	slices.Sort(list)
+	return list
+}
 
 // LateAdmissions are the numbers of workloads whose pods are not ready in time, by gate and cluster.
 func (e *Engine) LateAdmissions() map[lifecycle.LateAdmission]int {

@@ -183,11 +183,11 @@ func TestDeletedWorkloadsAreForgotten(t *testing.T) {
 	b.look()
 	b.delete()
 	b.reconcile()
-	if n := b.engine.Remembered(); n != 0 {
+	if n := b.engine.Histories(); n != 0 {
 		t.Errorf("%d histories are kept", n)
 	}
 	b.create(fixture.PendingWorkload(fixture.Noon))
-	if b.look(); b.engine.Remembered() != 0 {
+	if b.look(); b.engine.Histories() != 0 {
 		t.Error("an observation alone must not be remembered")
 	}
 }

@@ -3,7 +3,6 @@ package workload
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,24 +40,5 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 // Holds returns the clusters that gates hold for waiting workloads.
 func (r *Reconciler) Holds() []ledger.Hold { return r.engine.Ledger.View().Holds() }
 
-// Remembered describes what this process still remembers of workloads: devices in the ledger, holds,
-// waiting workloads and histories. It is empty if there are no workloads.
-func (r *Reconciler) Remembered() []string {
-	var list []string
-	for cluster, devices := range r.engine.Ledger.DevicesByCluster() {
-		if devices != 0 {
-			list = append(list, fmt.Sprintf("%d devices on %s in the ledger", devices, cluster))
-		}
-	}
-	for _, h := range r.Holds() {
-		list = append(list, fmt.Sprintf("%s is held for %s", h.Cluster, h.Workload))
-	}
-	for gateName, kinds := range r.engine.Waiting.Devices() {
-		list = append(list, fmt.Sprintf("workloads wait at gate %s: %v", gateName, kinds))
-	}
-	if n := r.engine.Remembered(); n > 0 {
-		list = append(list, fmt.Sprintf("%d histories of workloads", n))
-	}
-	slices.Sort(list)
-	return list
-}
+// Remembered describes what this process still remembers of workloads; empty = nothing.
+func (r *Reconciler) Remembered() []string { return r.engine.Remembered() }

@@ -1,8 +1,6 @@
 package loop
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -58,21 +56,5 @@ func (o *operator) Remaining() string {
 	if o.process == nil {
 		return "the operator does not run"
 	}
-	var list []string
-	for cluster, devices := range o.process.engine.Ledger.DevicesByCluster() {
-		if devices != 0 {
-			list = append(list, fmt.Sprintf("%d devices on %s in the ledger", devices, cluster))
-		}
-	}
-	for cluster, workloads := range o.Holds() {
-		list = append(list, fmt.Sprintf("%s is held for %s", cluster, strings.Join(workloads, ", ")))
-	}
-	for name, kinds := range o.process.engine.Waiting.Devices() {
-		list = append(list, fmt.Sprintf("workloads wait at gate %s: %v", name, kinds))
-	}
-	if n := o.process.engine.Remembered(); n > 0 {
-		list = append(list, fmt.Sprintf("%d histories of workloads", n))
-	}
-	slices.Sort(list)
-	return strings.Join(list, "; ")
+	return strings.Join(o.process.engine.Remembered(), "; ")
 }
