@@ -41,8 +41,8 @@ type CapacityPolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Time of the last round that was not early: rounds less than half a period later, such as
-	// at the end of a keep time, do not change it. After a gap of more than 3 periods, pending changes end and
-	// keep times begin again.
+	// when keepLastSeconds of a cluster is over, do not change it. After a gap of more than 3 periods, pending
+	// changes end and keepLastSeconds begins again.
 	// +optional
 	LastRoundTime *metav1.Time `json:"lastRoundTime,omitempty"`
 	// Quotas in the order of the spec.

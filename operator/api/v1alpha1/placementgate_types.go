@@ -307,9 +307,9 @@ type AdvancedGate struct {
 	// +kubebuilder:validation:Maximum=200
 	// +optional
 	TierPoints *int32 `json:"tierPoints,omitempty"`
-	// Seconds until more clusters are nominated, from when MultiKueue has copied the workload.
-	// After twice that time the gate also nominates every cluster it ever nominated for the
-	// workload, after four times all active clusters that are not known to be full. Default 30, from 1 to 86400.
+	// Seconds until other clusters with room are nominated as well, from when MultiKueue has copied the workload,
+	// and again after each such time. After four times, also connected clusters whose room is unknown. Default 30,
+	// from 1 to 86400.
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
