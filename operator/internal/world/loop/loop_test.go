@@ -2,6 +2,8 @@ package loop
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +47,26 @@ func TestRun(t *testing.T) {
 				t.Log(strings.Join(log, "\n"))
 			}
 		})
+	}
+}
+
+// A new process knows what the one before it has sent, which no sample shows yet: it sends no job to a full cluster.
+func TestRestartKeepsReservations(t *testing.T) {
+	s := world.Spec{Seed: 1, Clusters: []world.Cluster{{Name: "cluster1", Pools: []world.Pool{{Nodes: 2, Devices: 8}}}, {Name: "cluster2", Pools: []world.Pool{{Nodes: 1, Devices: 8}}}}}
+	s.Queues = []world.Queue{{Name: "gpu", Nominal: map[string]int64{"NVIDIA-H100-80GB-HBM3": 256}}}
+	for i, at := range []time.Duration{60000, 60000, 60000, 60700, 60700, 60700} { // three are sent before the restart
+		s.Jobs = append(s.Jobs, world.Job{Name: fmt.Sprint("j", i), At: at * time.Millisecond, Devices: 8, Duration: 5 * time.Minute})
+	}
+	s.Faults = []world.Fault{{Kind: world.OperatorDown, At: 61 * time.Second, Lasts: 100 * time.Millisecond}}
+	nominated := regexp.MustCompile(`(\d+)\.\d+s (j\d) is nominated to \[c`)
+	sent := map[string]bool{}
+	Run(s, Options{Verbose: func(line string) {
+		if m := nominated.FindStringSubmatch(line); m != nil && len(m[1]) < 3 { // in the first 100 s
+			sent[m[2]] = true
+		}
+	}})
+	if got := slices.Sorted(maps.Keys(sent)); !slices.Equal(got, []string{"j0", "j1", "j2"}) {
+		t.Errorf("sent %v to 3 nodes", got)
 	}
 }
 
