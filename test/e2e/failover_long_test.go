@@ -13,10 +13,11 @@ import (
 )
 
 // Longest times until the next decision after the leader is lost. A killed leader keeps its
-// Lease for 15 s. One that gets SIGTERM gives it up, and the others look every 2 s.
+// Lease for 15 s. One that gets SIGTERM gives it up, and the others look every second, so that they decide
+// long before a Lease would end.
 const (
 	afterKill  = 20 * time.Second
-	afterStop  = 3 * time.Second
+	afterStop  = 8 * time.Second
 	afterStart = 30 * time.Second
 )
 

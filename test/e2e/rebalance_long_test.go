@@ -73,7 +73,7 @@ func TestSmallJobMovesForALargeOne(t *testing.T) {
 	if !strings.Contains(events, "Rebalanced ReclaimPolicy rebalance returns it to its queue: ") {
 		t.Error("the workload has no event Rebalanced")
 	}
-	if wl, err := lab.Workload(ctx, "small"); err != nil || !strings.Contains(wl.Annotations[v1alpha1.DispatchAnnotation], `"from":"cluster3"`) {
+	if wl, err := lab.Workload(ctx, "small"); err != nil || !strings.Contains(wl.Annotations[v1alpha1.DispatchAnnotation], `{"cluster":"cluster3","avoid":true,`) {
 		t.Errorf("the workload does not record the move: %v", err)
 	}
 }

@@ -44,8 +44,7 @@ spec:
   cohortName: measured
   mode: Apply
   periodSeconds: 10
-  raiseAfterRounds: 1
-  lowerAfterSeconds: 0
+  advanced: {raiseAfterRounds: 1, lowerAfterSeconds: 0}
   quotas:
   - flavor: h100
     resource: nvidia.com/gpu
