@@ -71,10 +71,13 @@ func (h History) IsBehindOwnWrite(seen metav1.Object, now time.Time) bool {
 	return err == nil && order < 0 && now.Sub(h.LastWrite.At) < timing.MaxCacheLag
 }
 
-// mayWriteMessage reports whether a message of a kind may be written now: at once if the last
-// one was of another kind, else after the interval.
-func (h History) mayWriteMessage(kind string, interval time.Duration, now time.Time) bool {
-	return h.LastMessage.Kind != kind || now.Sub(h.LastMessage.At) >= interval
+// messageDelay is the time until a message of a kind may be written: none if the last one was of another kind,
+// else the rest of the interval.
+func (h History) messageDelay(kind string, interval time.Duration, now time.Time) time.Duration {
+	if h.LastMessage.Kind != kind {
+		return 0
+	}
+	return max(0, interval-now.Sub(h.LastMessage.At))
 }
 
 // WithQuota begins a new reservation of quota.

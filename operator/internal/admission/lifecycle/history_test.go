@@ -39,7 +39,7 @@ func TestIsBehindOwnWrite(t *testing.T) {
 	}
 }
 
-func TestMayWriteMessage(t *testing.T) {
+func TestMessageDelay(t *testing.T) {
 	written := func(kind string, at time.Time) History {
 		h := History{}
 		h.LastMessage.Kind, h.LastMessage.At = kind, at
@@ -50,17 +50,17 @@ func TestMayWriteMessage(t *testing.T) {
 		history History
 		kind    string
 		after   time.Duration
-		want    bool
+		want    time.Duration
 	}{
-		{"first message", History{}, "NoRoom", 0, true},
-		{"same kind within the interval", written("NoRoom", fixture.Noon), "NoRoom", 59 * time.Second, false},
-		{"another kind", written("NoRoom", fixture.Noon), "StaleSamples", 59 * time.Second, true},
-		{"the first kind after another one", written("StaleSamples", fixture.Noon.Add(59*time.Second)), "NoRoom", 59 * time.Second, true},
-		{"same kind after the interval", written("NoRoom", fixture.Noon), "NoRoom", 2 * time.Minute, true},
+		{"first message", History{}, "NoRoom", 0, 0},
+		{"same kind within the interval", written("NoRoom", fixture.Noon), "NoRoom", 59 * time.Second, time.Second},
+		{"another kind", written("NoRoom", fixture.Noon), "StaleSamples", 59 * time.Second, 0},
+		{"the first kind after another one", written("StaleSamples", fixture.Noon.Add(59*time.Second)), "NoRoom", 59 * time.Second, 0},
+		{"same kind after the interval", written("NoRoom", fixture.Noon), "NoRoom", 2 * time.Minute, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := tc.history.mayWriteMessage(tc.kind, time.Minute, fixture.Noon.Add(tc.after)); got != tc.want {
-				t.Errorf("got %t, want %t", got, tc.want)
+			if got := tc.history.messageDelay(tc.kind, time.Minute, fixture.Noon.Add(tc.after)); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
 	}

@@ -45,7 +45,7 @@ func (s *Situation) stepDecide() Step {
 	if d.State == gate.Pending {
 		next.Wait = s.waitAfter(d, key)
 		if next.RequeueAfter == 0 {
-			next.RequeueAfter = s.unplaceableAfter()
+			next.RequeueAfter = earliest(s.unplaceableAfter(), s.keepsMessage(d))
 		}
 	}
 	if d.State != gate.Ready || !s.MayNominate() {
@@ -283,15 +283,11 @@ func (s *Situation) WriteDecision(d gate.Decision, record dispatch.Record) []Wri
 	if string(old.State) == string(d.State) && (old.Message == d.Message || d.State == gate.Ready) {
 		return writes
 	}
-	isTransition := string(old.State) != string(d.State) || s.History.LastReason != d.Reason
+	if s.keepsMessage(d) > 0 {
+		return writes
+	}
 	kind := MessageKind(d)
-	// Numbers change with nearly every job. Together the waiting workloads write one such
-	// message per MessageInterval.
-	interval := time.Duration(s.Gate.TotalWaiting) * timing.MessageInterval
-	if !s.History.mayWriteMessage(kind, interval, s.Now) {
-		if !isTransition && old.Message != "" {
-			return writes
-		}
+	if s.messageDelay(kind) > 0 {
 		kind = ""
 	}
 	if d.State == gate.Retry {
@@ -303,10 +299,37 @@ func (s *Situation) WriteDecision(d gate.Decision, record dispatch.Record) []Wri
 		writes = append(writes, Write{Record: &RecordWrite{Record: placed}})
 	}
 	w := Write{Check: &CheckWrite{Names: s.Checks.Own, Decision: d, PodSetUpdates: s.podSetUpdates(d), MessageKind: kind, RememberReason: true}}
-	if isTransition {
+	if s.isTransition(d) {
 		w.Event = &Notice{Warning: d.State == gate.Rejected, Reason: d.Reason, Message: d.Message}
 	}
 	return append(writes, w)
+}
+
+// isTransition reports whether a decision differs from the last one in more than what was measured.
+func (s *Situation) isTransition(d gate.Decision) bool {
+	return string(s.Check().State) != string(d.State) || s.History.LastReason != d.Reason
+}
+
+// messageDelay is the time until a message of a kind may be written; zero = now. Numbers change with nearly
+// every job. Together the waiting workloads write one such message per MessageInterval.
+func (s *Situation) messageDelay(kind string) time.Duration {
+	return s.History.messageDelay(kind, time.Duration(s.Gate.TotalWaiting)*timing.MessageInterval, s.Now)
+}
+
+// keepsMessage is how long the check still has an earlier message than the decision's; zero = it gets this one.
+func (s *Situation) keepsMessage(d gate.Decision) time.Duration {
+	if old := s.Check().Message; d.Reason == gate.ReasonQueued || s.isTransition(d) || old == "" || old == d.Message {
+		return 0
+	}
+	return s.messageDelay(MessageKind(d))
+}
+
+// earliest is the first of two times from now; zero = never.
+func earliest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // writeClock returns the write of a record whose clock of giving up started, stopped or was reset.

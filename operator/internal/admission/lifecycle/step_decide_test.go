@@ -7,6 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 )
 
@@ -38,6 +39,37 @@ func TestWorkloadsThatDoNotYield(t *testing.T) {
 			})
 			if got := s.MayYield(); got != tc.want {
 				t.Errorf("may yield: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// A message that may not be written yet is written by the next look, which no change has to cause.
+func TestAMessageThatIsKeptIsLookedAtAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Situation)
+		again  time.Duration
+		writes int
+	}{
+		{"first message", func(s *Situation) { s.History.LastMessage.Kind = "" }, 0, 1},
+		{"the message changes, and four workloads wait", func(*Situation) {}, 13 * time.Second, 0},
+		{"the message is the same", func(s *Situation) { s.Check().Message = "tiers-2 has room for 3" }, 0, 0},
+		{"the interval has passed", func(s *Situation) { s.Now = fixture.Noon.Add(time.Minute) }, 0, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := situationWith(func(s *Situation) {
+				s.Gate.TotalWaiting, s.Now = 4, fixture.Noon.Add(7*time.Second)
+				s.Gate.Decide = func(*gate.Inputs, time.Time) gate.Decision {
+					return gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "tiers-2 has room for 3"}
+				}
+				s.History.LastReason, s.History.LastMessage.Kind, s.History.LastMessage.At = gate.ReasonNoRoom, gate.ReasonNoRoom, fixture.Noon
+				s.Check().Message = "tiers-1 has a score below the minimum"
+			})
+			tc.change(s)
+			next := s.stepDecide()
+			if next.RequeueAfter != tc.again || len(next.Writes) != tc.writes {
+				t.Errorf("looks again after %s, writes %v", next.RequeueAfter, next.Writes)
 			}
 		})
 	}

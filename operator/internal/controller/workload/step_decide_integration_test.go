@@ -225,7 +225,7 @@ func TestRequiredAndPreferredScores(t *testing.T) {
 	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"tiers-2"}), "a changed score triggers a decision before the period ends")
 	tg.publishScore("tiers-1", 60)
 	probe := tg.submitGated("probe", 50) // fits nowhere; its message shows which scores the gate has
-	g.Eventually(checkState(t, probe, tg.gateCheck())).Should(And(HavePrefix("Pending: "), Not(ContainSubstring("fleet/total"))))
+	g.Eventually(checkState(t, probe, tg.gateCheck())).WithTimeout(2 * waitTimeout).Should(And(HavePrefix("Pending: "), Not(ContainSubstring("fleet/total"))))
 	wl = tg.submitGated("second", 1)
 	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"tiers-2"}), "21 points are another tier")
 	tg.publishScore("tiers-1", 61)
