@@ -47,20 +47,19 @@ func (h *hubExplainer) noteFailure(err error) bool {
 // PlacementGates and of MultiKueue among them. AdmissionChecks are cluster-scoped: a user
 // with a RoleBinding can't read them. The report notes that once, and lists all checks.
 func (h *hubExplainer) readChecks(ctx context.Context, wl *kueue.Workload) {
-	for _, state := range wl.Status.AdmissionChecks {
-		entry := explain.Check{Name: string(state.Name), State: string(state.State), Message: state.Message}
+	checks, _ := kueuestate.ChecksOf(wl, func(name string) (*kueue.AdmissionCheck, error) {
 		check := &kueue.AdmissionCheck{}
 		if !h.stand.ChecksUnknown {
-			_, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: entry.Name}, check)
+			_, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: name}, check)
 			h.stand.ChecksUnknown = h.noteFailure(err)
 		}
-		if name, ok := kueuestate.GateOf(check); ok {
-			entry.Ours = true
-			h.stand.Own = append(h.stand.Own, entry.Name)
-			h.report.Gate, h.report.State, h.report.Message = name, entry.State, entry.Message
-		}
-		if name, ok := kueuestate.MultiKueueConfigOf(check); ok {
-			h.stand.MultiKueue, h.stand.Config = entry.Name, name
+		return check, nil
+	})
+	h.stand.Own, h.stand.MultiKueue, h.stand.Config = checks.Own, checks.MultiKueue, checks.Config
+	for _, state := range wl.Status.AdmissionChecks {
+		entry := explain.Check{Name: string(state.Name), State: string(state.State), Message: state.Message, Ours: slices.Contains(checks.Own, string(state.Name))}
+		if entry.Ours {
+			h.report.Gate, h.report.State, h.report.Message = checks.Gates[entry.Name], entry.State, entry.Message
 		}
 		h.report.Checks = append(h.report.Checks, entry)
 	}
