@@ -6,6 +6,7 @@ package loop
 import (
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/world"
 )
 
@@ -19,6 +20,8 @@ const drainTime = 20 * time.Minute
 type Options struct {
 	// Verbose receives each line of the world's log; nil = the world has no log.
 	Verbose func(string)
+	// Decide makes the decisions of the gate; nil = the product's.
+	Decide gate.Decider
 	// Steps runs on the started world instead of waiting for all jobs to end; nil = wait.
 	Steps func(*Driver)
 }
@@ -27,12 +30,13 @@ type Options struct {
 type Driver struct {
 	*world.World
 	operator *operator
+	decide   gate.Decider
 	now      time.Time
 }
 
 // Run runs a world to its end and returns it.
 func Run(spec world.Spec, o Options) *world.World {
-	d := &Driver{now: start}
+	d := &Driver{now: start, decide: o.Decide}
 	d.World = world.NewPlain(spec, func() time.Time { return d.now })
 	d.Verbose, d.Quiet = o.Verbose, o.Verbose == nil
 	d.operator = &operator{driver: d}

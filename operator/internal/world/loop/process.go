@@ -56,7 +56,7 @@ func newProcess(d *Driver) *process {
 	p.results.onRefreshed = waiting.Refreshed
 	waiting.SetEnqueuer(p.enqueue)
 	gates.OnChange(func(name string) { waiting.MarkDirty(name) })
-	p.engine = engine.New(engine.Options{Edge: p, Registry: gates, Ledger: reservations, Waiting: waiting, Nominates: true, Now: p.now})
+	p.engine = engine.New(engine.Options{Edge: p, Registry: gates, Ledger: reservations, Waiting: waiting, Nominates: true, Decide: d.decide, Now: p.now})
 	p.readGate()
 	p.every(timing.WakeTick, waiting.StartWakeUps)
 	p.every(timing.CleanupInterval, p.results.cleanUp)
