@@ -28,7 +28,7 @@ func (e *Engine) Account(s *lifecycle.Situation) *Outcome {
 		if !s.History.ReservedAt.IsZero() { // Kueue released and reserved the quota between two looks
 			s = s.WithHistory(e.endAttempt(uid, s, endedUnseen))
 		}
-		s = s.WithHistory(s.History.WithQuota(s.Workload, s.QuotaReservedAt(), s.Now))
+		s = s.WithHistory(s.History.WithQuota(s.Workload, kueuestate.QuotaReservedAt(s.Workload), s.Now))
 	}
 	if len(s.Checks.Own) > 0 && s.Check().State == kueue.CheckStateReady && s.MayNominate() && kueuestate.AcceptsCheckUpdate(s.Workload) {
 		s = s.WithHistory(s.History.WithNominations(s.Workload.Status.NominatedClusterNames))
@@ -37,9 +37,9 @@ func (e *Engine) Account(s *lifecycle.Situation) *Outcome {
 		s = s.WithHistory(s.History.WithPodsLate(nil))
 	}
 	out := &Outcome{Situation: s}
-	switch cluster := s.PlacedOn(); {
+	switch cluster := s.Checks.PlacedCluster(s.Workload); {
 	case cluster == "" || !s.Gate.Known:
-	case s.AwaitsWorker():
+	case s.Checks.AwaitsWorker(s.Workload):
 		e.debitPinned(s, cluster)
 	default:
 		out.Situation, out.Admission = e.accountAdmission(s, cluster)
@@ -118,7 +118,7 @@ func (e *Engine) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) l
 // are ready. The admission is nil if it was seen before.
 func (e *Engine) accountAdmission(s *lifecycle.Situation, cluster string) (*lifecycle.Situation, *Admission) {
 	var news *Admission
-	entry := s.AdmittedEntry(cluster, s.AdmittedAt(s.Now))
+	entry := s.AdmittedEntry(cluster, s.Checks.AdmittedAt(s.Workload, s.Now))
 	isNews := s.History.Running == nil || s.History.Running.Cluster != cluster
 	s = s.WithHistory(s.History.WithRunning(entry))
 	e.Ledger.PutRunning(s.RunningOn(entry))
@@ -133,7 +133,7 @@ func (e *Engine) accountAdmission(s *lifecycle.Situation, cluster string) (*life
 			e.Waiting.MarkFreed(entry.PodSets, e.Registry.GatesOf(append(clusters, cluster)...)...)
 		}
 	}
-	if since, ok := lifecycle.PodsReadySince(s.Workload, entry.DebitedAt); ok && e.Ledger.MarkPodsReady(entry.UID, since) {
+	if since, ok := kueuestate.PodsReadySince(s.Workload, entry.DebitedAt); ok && e.Ledger.MarkPodsReady(entry.UID, since) {
 		e.Waiting.ExpectChanges(e.Ledger.Settle, entry.PodSets, e.Registry.GatesOf(cluster)...)
 	}
 	return s, news
@@ -142,7 +142,7 @@ func (e *Engine) accountAdmission(s *lifecycle.Situation, cluster string) (*life
 // debitPinned debits what the workload will take from the cluster that Kueue chose for it. After the TTL
 // of the ledger, it is not debited again.
 func (e *Engine) debitPinned(s *lifecycle.Situation, cluster string) {
-	if since := s.QuotaReservedAt(); s.Now.Sub(since) < e.Ledger.TTL {
+	if since := kueuestate.QuotaReservedAt(s.Workload); s.Now.Sub(since) < e.Ledger.TTL {
 		e.Ledger.Debit(s.Entry(cluster, since))
 	}
 }

@@ -41,19 +41,19 @@ func (e *Engine) Restore(s *lifecycle.Situation) *lifecycle.Situation {
 func (e *Engine) restore(s *lifecycle.Situation) *lifecycle.Situation {
 	wl := s.Workload
 	e.histories.rename(s.Key, wl.UID)
-	h := s.History.WithQuota(wl, s.QuotaReservedAt(), s.Now)
+	h := s.History.WithQuota(wl, kueuestate.QuotaReservedAt(s.Workload), s.Now)
 	if stage, _ := s.Record.Stage(s.Pace(), s.Now); stage != dispatch.StageWait || !s.Record.WidenedAt.IsZero() {
 		h.LateAttempt = s.Record.Attempt // the process before counted it
 	}
 	s = s.WithHistory(h)
-	switch cluster := s.PlacedOn(); {
-	case cluster != "" && s.AwaitsWorker():
+	switch cluster := s.Checks.PlacedCluster(wl); {
+	case cluster != "" && s.Checks.AwaitsWorker(wl):
 		e.debitPinned(s, cluster)
 	case cluster != "":
-		entry := s.AdmittedEntry(cluster, s.AdmittedAt(s.Record.NominatedAt))
+		entry := s.AdmittedEntry(cluster, s.Checks.AdmittedAt(wl, s.Record.NominatedAt))
 		s = s.WithHistory(h.WithRunning(entry))
 		e.debitAdmitted(s, entry)
-		if since, ok := lifecycle.PodsReadySince(wl, entry.DebitedAt); ok { // Account waits until the gate is known
+		if since, ok := kueuestate.PodsReadySince(wl, entry.DebitedAt); ok { // Account waits until the gate is known
 			e.Ledger.MarkPodsReady(entry.UID, since)
 		}
 		e.Ledger.PutRunning(s.RunningOn(entry))
@@ -70,7 +70,7 @@ func (e *Engine) restoreSent(s *lifecycle.Situation) {
 	since := s.Record.NominatedAt
 	if chosen := s.SentByCheck(); chosen != "" { // an eviction would have reset the check
 		sent, since = []string{chosen}, s.Check().LastTransitionTime.Time
-	} else if s.Record.IsCurrent(s.QuotaReservedAt()) {
+	} else if s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) {
 		sent = s.Workload.Status.NominatedClusterNames
 	}
 	if s.Now.Sub(since) > e.Ledger.TTL {
@@ -89,14 +89,14 @@ func (e *Engine) restoreSent(s *lifecycle.Situation) {
 // when the cluster admitted component 0. Users can't write these times.
 func (e *Engine) restorePlace(s *lifecycle.Situation) {
 	primary := s.Job.Primary
-	if primary == nil || lifecycle.ClusterOf(s.Workload) != "" || lifecycle.ClusterOf(primary) == "" {
+	if primary == nil || kueuestate.ClusterOf(s.Workload) != "" || kueuestate.ClusterOf(primary) == "" {
 		return
 	}
 	admission := kueuestate.FindCheck(primary, s.Checks.MultiKueue)
-	if admission == nil || admission.State != kueue.CheckStateReady || s.QuotaReservedAt().After(admission.LastTransitionTime.Time) {
+	if admission == nil || admission.State != kueue.CheckStateReady || kueuestate.QuotaReservedAt(s.Workload).After(admission.LastTransitionTime.Time) {
 		return
 	}
-	entry := s.Entry(lifecycle.ClusterOf(primary), admission.LastTransitionTime.Time)
+	entry := s.Entry(kueuestate.ClusterOf(primary), admission.LastTransitionTime.Time)
 	entry.DecidedBy = string(primary.UID)
 	e.Ledger.Debit(entry)
 }

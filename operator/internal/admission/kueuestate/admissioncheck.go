@@ -2,7 +2,9 @@ package kueuestate
 
 import (
 	"slices"
+	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -79,6 +81,56 @@ func (c Checks) Gate() string {
 		return ""
 	}
 	return c.Gates[c.Own[0]]
+}
+
+// Pending are the gates' checks of a workload that are Pending.
+func (c Checks) Pending(wl *kueue.Workload) []string {
+	return slices.DeleteFunc(slices.Clone(c.Own), func(name string) bool {
+		return FindCheck(wl, name).State != kueue.CheckStatePending
+	})
+}
+
+// Awaited is a check of another controller than the gate and MultiKueue that is not Ready; empty = none.
+func (c Checks) Awaited(wl *kueue.Workload) string {
+	for _, check := range wl.Status.AdmissionChecks {
+		if name := string(check.Name); check.State != kueue.CheckStateReady && name != c.MultiKueue && !slices.Contains(c.Own, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// AwaitsWorker reports whether Kueue chose the workload's cluster before that admitted it, as for a
+// new slice of an elastic job. For any other workload, MultiKueue sets the cluster and its own check
+// Ready in one write.
+func (c Checks) AwaitsWorker(wl *kueue.Workload) bool {
+	check := FindCheck(wl, c.MultiKueue)
+	return check != nil && check.State == kueue.CheckStatePending
+}
+
+// AdmittedAt is when a cluster admitted the workload: the transition of MultiKueue's check to
+// Ready or, without MultiKueue, of the condition Admitted.
+func (c Checks) AdmittedAt(wl *kueue.Workload, otherwise time.Time) time.Time {
+	if check := FindCheck(wl, c.MultiKueue); check != nil && check.State == kueue.CheckStateReady {
+		return check.LastTransitionTime.Time
+	}
+	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); c.MultiKueue == "" && admitted != nil {
+		return admitted.LastTransitionTime.Time
+	}
+	return otherwise
+}
+
+// PendingSince is when the workload began to wait for a check: Kueue adds the check long before it reserves
+// quota, or to a workload that already holds quota. It is now if there is no quota, or the check is not Pending.
+func PendingSince(wl *kueue.Workload, check string, now time.Time) time.Time {
+	since, entry := QuotaReservedAt(wl), FindCheck(wl, check)
+	switch {
+	case since.IsZero() || entry.State != kueue.CheckStatePending:
+		return now
+	case entry.LastTransitionTime.After(since):
+		return entry.LastTransitionTime.Time
+	}
+	return since
 }
 
 func parameterName(check *kueue.AdmissionCheck, controller, group, kind string) (string, bool) {

@@ -10,26 +10,30 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
-// PlacedCluster returns the cluster with the workload, or "": the cluster in the workload's
-// status or, without MultiKueue, SentCluster once Kueue has admitted the workload. own are
-// the workload's checks of gates. multiKueue is the check of MultiKueue, or "".
-func PlacedCluster(wl *kueue.Workload, own []string, multiKueue string) string {
-	if wl.Status.ClusterName != nil {
-		return *wl.Status.ClusterName
-	}
-	if !IsAdmitted(wl) {
+// ClusterOf is the cluster that admitted a workload; empty = none yet.
+func ClusterOf(wl *kueue.Workload) string {
+	if wl.Status.ClusterName == nil {
 		return ""
 	}
-	return SentCluster(wl, own, multiKueue)
+	return *wl.Status.ClusterName
 }
 
-// SentCluster returns the gate's choice for a workload without MultiKueue, or "". The gate records its choice in the podSetUpdates of its Ready check, as annotation
-// v1alpha1.ClusterAnnotation.
-func SentCluster(wl *kueue.Workload, own []string, multiKueue string) string {
-	if multiKueue != "" || len(own) == 0 {
+// PlacedCluster is the cluster that runs, or is about to run, the workload: the cluster in its status or,
+// without MultiKueue, SentCluster once Kueue has admitted the workload. Empty = none yet.
+func (c Checks) PlacedCluster(wl *kueue.Workload) string {
+	if wl.Status.ClusterName != nil || !IsAdmitted(wl) || c.MultiKueue != "" {
+		return ClusterOf(wl)
+	}
+	return c.SentCluster(wl)
+}
+
+// SentCluster is the cluster that the gate recorded as its choice in the podSetUpdates of its Ready check, as
+// annotation v1alpha1.ClusterAnnotation; empty = none. A gate that nominates clusters records none there.
+func (c Checks) SentCluster(wl *kueue.Workload) string {
+	if len(c.Own) == 0 {
 		return ""
 	}
-	check := FindCheck(wl, own[0])
+	check := FindCheck(wl, c.Own[0])
 	if check == nil || check.State != kueue.CheckStateReady {
 		return ""
 	}

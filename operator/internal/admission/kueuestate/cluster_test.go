@@ -32,20 +32,21 @@ func TestSentAndPlacedCluster(t *testing.T) {
 		{"another annotation", func(wl *kueue.Workload) {
 			wl.Status.AdmissionChecks[0].PodSetUpdates[0].Annotations = map[string]string{"example.com/cluster": "cluster1"}
 		}, own, "", "", ""},
-		{"MultiKueue decides", func(*kueue.Workload) {}, own, "multikueue", "", ""},
+		{"MultiKueue decides", setCondition(kueue.WorkloadAdmitted), own, "multikueue", "cluster1", ""},
 		{"no check of a gate", func(*kueue.Workload) {}, nil, "", "", ""},
 		{"check is missing", func(wl *kueue.Workload) { wl.Status.AdmissionChecks = nil }, own, "", "", ""},
-		{"MultiKueue reports the cluster", clusterName("cluster2"), own, "multikueue", "", "cluster2"},
+		{"MultiKueue reports the cluster", clusterName("cluster2"), own, "multikueue", "cluster1", "cluster2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wl := reserved()
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
 			wl.Status.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{{Name: "main", Annotations: map[string]string{v1alpha1.ClusterAnnotation: "cluster1"}}}
 			tc.change(wl)
-			if got := SentCluster(wl, tc.own, tc.multiKueue); got != tc.sent {
+			checks := Checks{Own: tc.own, MultiKueue: tc.multiKueue}
+			if got := checks.SentCluster(wl); got != tc.sent {
 				t.Errorf("SentCluster: got %q, want %q", got, tc.sent)
 			}
-			if got := PlacedCluster(wl, tc.own, tc.multiKueue); got != tc.placed {
+			if got := checks.PlacedCluster(wl); got != tc.placed {
 				t.Errorf("PlacedCluster: got %q, want %q", got, tc.placed)
 			}
 		})

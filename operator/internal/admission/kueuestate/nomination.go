@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -86,7 +85,7 @@ func UnnominatedSince(wl *kueue.Workload, multiKueue string) time.Time {
 	if !AcceptsCheckUpdate(wl) || !WantsNomination(wl, multiKueue) || !OtherChecksReady(wl, multiKueue) || len(wl.Status.NominatedClusterNames) > 0 {
 		return time.Time{}
 	}
-	since := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
+	since := QuotaReservedAt(wl)
 	for _, c := range wl.Status.AdmissionChecks {
 		if string(c.Name) != multiKueue && c.LastTransitionTime.After(since) {
 			since = c.LastTransitionTime.Time

@@ -4,8 +4,10 @@ package kueuestate
 
 import (
 	"slices"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -27,6 +29,34 @@ func IsAdmitted(wl *kueue.Workload) bool {
 func HoldsQuota(wl *kueue.Workload) bool {
 	return wl.DeletionTimestamp.IsZero() && !IsFinished(wl) && wl.Status.Admission != nil &&
 		apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+}
+
+// QuotaReservedAt is the transition time of QuotaReserved; zero = no such condition.
+func QuotaReservedAt(wl *kueue.Workload) time.Time {
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// IsOnItsWay reports whether a workload holds quota, and nothing takes it away.
+func IsOnItsWay(wl *kueue.Workload) bool { return AcceptsCheckUpdate(wl) && !IsRejected(wl) }
+
+// PodsReadySince is when all pods of a workload were ready that was admitted at a given time.
+func PodsReadySince(wl *kueue.Workload, admitted time.Time) (time.Time, bool) {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	if c == nil || c.Status != metav1.ConditionTrue || c.LastTransitionTime.Time.Before(admitted) {
+		return time.Time{}, false
+	}
+	return c.LastTransitionTime.Time, true
+}
+
+// MaxRunTime is the longest time for which a workload runs; zero = unknown.
+func MaxRunTime(wl *kueue.Workload) time.Duration {
+	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		return time.Duration(*limit) * time.Second
+	}
+	return 0
 }
 
 // IsEvicted reports whether an eviction is in progress.

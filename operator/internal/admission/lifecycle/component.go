@@ -15,19 +15,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// IsOnItsWay reports whether a workload holds quota, and nothing takes it away.
-func IsOnItsWay(wl *kueue.Workload) bool {
-	return kueuestate.AcceptsCheckUpdate(wl) && !kueuestate.IsRejected(wl)
-}
-
-// ClusterOf is the cluster that admitted a workload; empty = none yet.
-func ClusterOf(wl *kueue.Workload) string {
-	if wl.Status.ClusterName == nil {
-		return ""
-	}
-	return *wl.Status.ClusterName
-}
-
 // AssignedFlavors are the flavors that Kueue assigned to the workload and to the other
 // components of its job.
 func (s *Situation) AssignedFlavors() []string {
@@ -66,12 +53,12 @@ func (s *Situation) JobFacts() shape.Facts {
 
 // jobRunsFor is the longest time for which what JobFacts has runs; zero = unknown.
 func (s *Situation) jobRunsFor() time.Duration {
-	longest := s.runsFor()
+	longest := kueuestate.MaxRunTime(s.Workload)
 	if !s.DecidesForJob() {
 		return longest
 	}
 	for _, other := range s.Job.Unplaced {
-		limit := runTimeLimit(other)
+		limit := kueuestate.MaxRunTime(other)
 		if limit == 0 || longest == 0 {
 			return 0
 		}
@@ -120,7 +107,7 @@ func (s *Situation) lacksJobQuota() bool {
 // decides for. Their devices can be reserved then, so that the job starts as a whole. If Kueue's clock is
 // ahead, the time counts from when the operator saw the quota.
 func (s *Situation) awaitsJobQuota() bool {
-	since := s.QuotaReservedAt()
+	since := kueuestate.QuotaReservedAt(s.Workload)
 	if seen := s.History.QuotaSeenAt; !seen.IsZero() && seen.Before(since) {
 		since = seen
 	}
@@ -153,7 +140,7 @@ func (s *Situation) undecidedCandidates() []gate.Candidate {
 // awaitsPrimary reports whether Kueue will place the workload with the primary component of
 // its job, and that component has no cluster yet.
 func (s *Situation) awaitsPrimary() bool {
-	return s.Dispatch() != Local && kueuestate.FollowsPrimary(s.Workload) && s.Job.Cluster == "" && len(s.pendingChecks()) > 0
+	return s.Dispatch() != Local && kueuestate.FollowsPrimary(s.Workload) && s.Job.Cluster == "" && len(s.Checks.Pending(s.Workload)) > 0
 }
 
 // stepAwaitPrimary blocks a component until the primary one has a cluster. Without that
@@ -216,7 +203,7 @@ func (s *Situation) followPrimaryAfter() time.Duration {
 // primaryLacksQuota reports whether the job's primary component has no quota, or is about to lose it.
 // While the gate is at fault, nothing is concluded from that.
 func (s *Situation) primaryLacksQuota() bool {
-	return s.Job.Primary != nil && !IsOnItsWay(s.Job.Primary) && s.Gate.Known && s.Gate.Problem == ""
+	return s.Job.Primary != nil && !kueuestate.IsOnItsWay(s.Job.Primary) && s.Gate.Known && s.Gate.Problem == ""
 }
 
 // mayYieldWithPrimary reports whether a component gives up its quota for another workload: while the
@@ -230,7 +217,7 @@ func (s *Situation) mayYieldWithPrimary() bool {
 		return true
 	}
 	waiting := gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary}
-	return gate.Unplaceable(waiting, s.Gate.Spec.WhenUnplaceable, s.Record.Record, s.waitingSince(s.Checks.Own...), s.Now).State == gate.Retry
+	return gate.Unplaceable(waiting, s.Gate.Spec.WhenUnplaceable, s.Record.Record, kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now), s.Now).State == gate.Retry
 }
 
 func limitOfComponent(s *Situation) string {

@@ -49,6 +49,6 @@ func (s *Situation) Inputs(attempt int) *gate.Inputs {
 	return &gate.Inputs{
 		Facts: s.JobFacts(), Candidates: s.Room.Candidates, Fleet: s.Room.Fleet, View: s.Room.View, Rules: s.Rules(),
 		Attempt: attempt + kueuestate.CountEvictions(s.Workload), Source: s.Gate.Spec.SourceRef.Name, OwnFit: s.Gate.Spec.Queries.Fit != "",
-		AwaitsCheck: s.awaitedCheck(),
+		AwaitsCheck: s.Checks.Awaited(s.Workload),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -24,7 +25,7 @@ func (s *Situation) possibleCopies() []string {
 	if len(s.Job.SliceOn) > 0 {
 		return slices.Clone(s.Job.SliceOn)
 	}
-	copies, reserved := s.History.Copies, s.QuotaReservedAt()
+	copies, reserved := s.History.Copies, kueuestate.QuotaReservedAt(s.Workload)
 	return slices.DeleteFunc(slices.Clone(copies.Clusters), func(c string) bool {
 		hadTime := copies.Recorded || reserved.Sub(copies.lostAt) > timing.CopyCleanup
 		return s.MultiKueue.isConnected(c) && reserved.Sub(s.MultiKueue.ConnectedSince[c]) > timing.CopyCleanup && hadTime

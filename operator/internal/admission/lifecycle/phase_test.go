@@ -311,7 +311,7 @@ func TestNext(t *testing.T) {
 		}, PhaseEvictionStuck},
 		{"eviction stuck, check Ready", inOrder(setCheck(kueue.CheckStateReady), evictedFor(fixture.StuckAfter)), PhaseEvictionStuck, func(s *Situation) Step {
 			const message = "the remote copy is gone and the eviction can't complete without a nomination"
-			record := dispatch.Record{}.BeginRepair([]string{"cluster1"}, s.QuotaReservedAt(), message, s.Now)
+			record := dispatch.Record{}.BeginRepair([]string{"cluster1"}, kueuestate.QuotaReservedAt(s.Workload), message, s.Now)
 			return Step{RequeueAfter: timing.EvictionGrace, Reservation: reservationOn(s, nil, "cluster1"),
 				Writes: nominationOf(&record, "EvictionRepair", "nominated cluster1: "+message, "cluster1")}
 		}, PhaseEvictionStuck},

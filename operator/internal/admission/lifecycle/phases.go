@@ -180,7 +180,7 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:        PhasePlacedByKueue,
-			when:         func(s *Situation) bool { return s.runsAlready() && len(s.pendingChecks()) > 0 },
+			when:         func(s *Situation) bool { return s.runsAlready() && len(s.Checks.Pending(s.Workload)) > 0 },
 			condition:    "the check is Pending, and Kueue chose the cluster, runs the job of the slice that the workload replaces, or started the workload before its queue had the check",
 			step:         (*Situation).stepFollowKueue,
 			work:         "sets the check Ready",
@@ -321,7 +321,7 @@ func (s *Situation) eviction() (isStuck bool, remaining time.Duration) {
 }
 
 func (s *Situation) isPausing() bool {
-	return s.hasYielded() && !s.isActive() && (kueuestate.HoldsQuota(s.Workload) || s.Now.Before(s.returnsAt()))
+	return s.hasYielded() && !kueuestate.IsActive(s.Workload) && (kueuestate.HoldsQuota(s.Workload) || s.Now.Before(s.returnsAt()))
 }
 
 func (s *Situation) isUngated() bool {
@@ -329,7 +329,7 @@ func (s *Situation) isUngated() bool {
 }
 
 func (s *Situation) isIdle() bool {
-	isPlaced := s.Workload.Status.ClusterName != nil && len(s.pendingChecks()) == 0
+	isPlaced := s.Workload.Status.ClusterName != nil && len(s.Checks.Pending(s.Workload)) == 0
 	return len(s.Checks.Own) == 0 || !kueuestate.AcceptsCheckUpdate(s.Workload) || isPlaced
 }
 

@@ -20,14 +20,14 @@ type LateAdmission struct{ Gate, Cluster string }
 // WaitsForPods returns for how long the workload's pods have not been ready since a cluster
 // admitted it. It returns false if the pods were ready once, or Kueue does not report PodsReady.
 func (s *Situation) WaitsForPods() (time.Duration, bool) {
-	if len(s.Checks.Own) == 0 || s.PlacedOn() == "" || !kueuestate.AcceptsCheckUpdate(s.Workload) {
+	if len(s.Checks.Own) == 0 || s.Checks.PlacedCluster(s.Workload) == "" || !kueuestate.AcceptsCheckUpdate(s.Workload) {
 		return 0, false
 	}
 	c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadPodsReady)
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != kueue.WorkloadWaitForStart {
 		return 0, false
 	}
-	return s.Now.Sub(s.AdmittedAt(s.Now)), true
+	return s.Now.Sub(s.Checks.AdmittedAt(s.Workload, s.Now)), true
 }
 
 // stepIdle reports an admitted workload once if its pods do not
@@ -41,9 +41,9 @@ func (s *Situation) stepIdle() Step {
 	case waited < timing.PodsReadyLimit:
 		next.RequeueAfter = timing.PodsReadyLimit - waited
 	default:
-		next.PodsLate = &LateAdmission{Gate: s.Gate.Name, Cluster: s.PlacedOn()}
+		next.PodsLate = &LateAdmission{Gate: s.Gate.Name, Cluster: s.Checks.PlacedCluster(s.Workload)}
 		next.Event = &Notice{Warning: true, Reason: "PodsNotReady", Message: gate.Truncate(fmt.Sprintf(
-			"%s admitted it %s ago, but its pods are not ready; check there whether they can be scheduled", s.PlacedOn(), waited.Round(time.Second)))}
+			"%s admitted it %s ago, but its pods are not ready; check there whether they can be scheduled", s.Checks.PlacedCluster(s.Workload), waited.Round(time.Second)))}
 	}
 	return next
 }

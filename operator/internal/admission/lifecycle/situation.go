@@ -5,7 +5,6 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -197,18 +196,18 @@ func (s *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateS
 func (s *Situation) MayYield() bool {
 	rule := s.Gate.Spec.WhenUnplaceable
 	switch {
-	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.HasRetries(s.Workload) || s.awaitedCheck() != "":
+	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.HasRetries(s.Workload) || s.Checks.Awaited(s.Workload) != "":
 		return false
 	case PhaseOf(s) == PhaseAwaitingPrimary:
 		return s.mayYieldWithPrimary()
 	}
-	return PhaseOf(s) == PhaseWaiting && s.Now.Sub(s.waitingSince(s.Checks.Own...)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
+	return PhaseOf(s) == PhaseWaiting && s.Now.Sub(kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
 }
 
 // Rank is the workload's place in the gate's order. A yield does not move it to the end. Users may
 // write the record, but no workload has waited since before its creation.
 func (s *Situation) Rank() order.Rank {
-	rank := order.Rank{Since: s.QuotaReservedAt(), Name: s.Key.String()}
+	rank := order.Rank{Since: kueuestate.QuotaReservedAt(s.Workload), Name: s.Key.String()}
 	if first := s.Record.WaitsSince; !first.IsZero() {
 		if created := s.Workload.CreationTimestamp.Time; first.Before(created) {
 			first = created
@@ -231,16 +230,6 @@ func (s *Situation) WaitEntry(key registry.QueryKey) waitqueue.Entry {
 		e.PodSets, e.Limits = s.JobFacts().PodSets, s.limits()
 	}
 	return e
-}
-
-// runsFor is the longest time for which the workload runs; zero = unknown.
-func (s *Situation) runsFor() time.Duration { return runTimeLimit(s.Workload) }
-
-func runTimeLimit(wl *kueue.Workload) time.Duration {
-	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
-		return time.Duration(*limit) * time.Second
-	}
-	return 0
 }
 
 // Owners are the topmost controllers of the workload's pods on a worker: its job, or the pods of a
@@ -271,15 +260,6 @@ func (s *Situation) runsAlready() bool {
 	return s.Workload.Status.ClusterName != nil || s.Dispatch() == Local && kueuestate.IsAdmitted(s.Workload) || s.Job.RunningSlice != nil
 }
 
-// pendingChecks are the gate's entries that are Pending.
-func (s *Situation) pendingChecks() []string {
-	return slices.DeleteFunc(slices.Clone(s.Checks.Own), func(name string) bool {
-		return kueuestate.FindCheck(s.Workload, name).State != kueue.CheckStatePending
-	})
-}
-
-func (s *Situation) isActive() bool { return kueuestate.IsActive(s.Workload) }
-
 // hasYielded reports whether the gate deactivated the workload. A workload that another
 // client deactivated has no such record and is left alone, as is one that finished meanwhile.
 func (s *Situation) hasYielded() bool {
@@ -297,39 +277,4 @@ func (s *Situation) MayNominate() bool {
 // ours decides again where the workload goes. A workload that Kueue pins goes elsewhere.
 func (s *Situation) readyDecidesPlacement() bool {
 	return s.Dispatch() == Local || s.Dispatch() == BuiltinDispatch && !kueuestate.IsPinnedByKueue(s.Workload)
-}
-
-// QuotaReservedAt is the transition time of QuotaReserved; zero = no such condition.
-func (s *Situation) QuotaReservedAt() time.Time {
-	if c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
-		return c.LastTransitionTime.Time
-	}
-	return time.Time{}
-}
-
-// waitingSince is when the workload began to wait at the gate. Kueue adds the check long
-// before it reserves quota, or to a workload that already holds quota.
-func (s *Situation) waitingSince(checks ...string) time.Time {
-	since := s.QuotaReservedAt()
-	check := kueuestate.FindCheck(s.Workload, checks[0])
-	if since.IsZero() || check.State != kueue.CheckStatePending {
-		return s.Now
-	}
-	if check.LastTransitionTime.After(since) {
-		return check.LastTransitionTime.Time
-	}
-	return since
-}
-
-// AwaitsWorker reports whether Kueue chose the workload's cluster before that admitted it, as for a
-// new slice of an elastic job. For any other workload, MultiKueue sets the cluster and its own check
-// Ready in one write.
-func (s *Situation) AwaitsWorker() bool {
-	c := kueuestate.FindCheck(s.Workload, s.Checks.MultiKueue)
-	return c != nil && c.State == kueue.CheckStatePending
-}
-
-// PlacedOn is the cluster that runs, or is about to run, the workload; empty = none yet.
-func (s *Situation) PlacedOn() string {
-	return kueuestate.PlacedCluster(s.Workload, s.Checks.Own, s.Checks.MultiKueue)
 }

@@ -48,7 +48,7 @@ func (s *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
 // the running pods.
 func (s *Situation) followRunningSlice() (message string, updates []kueue.PodSetUpdate, res *Reservation) {
 	message = "it replaces Workload " + s.Job.RunningSlice.Name + ", whose job already runs"
-	cluster := kueuestate.SentCluster(s.Job.RunningSlice, s.Checks.Own, "")
+	cluster := s.Checks.SentCluster(s.Job.RunningSlice)
 	if cluster == "" {
 		return message, nil, nil
 	}

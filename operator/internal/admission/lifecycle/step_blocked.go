@@ -44,7 +44,7 @@ func (s *Situation) returnsAt() time.Time {
 // changes.
 func (s *Situation) stepReturn() Step {
 	w := RecordWrite{Record: s.Record.Woken()}
-	if !s.isActive() {
+	if !kueuestate.IsActive(s.Workload) {
 		active := true
 		w.Active = &active
 	}
@@ -57,7 +57,7 @@ func (s *Situation) stepResetRecord() Step {
 	const reason = "BadAnnotation"
 	record := dispatch.Record{}
 	if nominated := s.Workload.Status.NominatedClusterNames; len(nominated) > 0 {
-		record = record.Begin(nominated, s.QuotaReservedAt(), reason, s.Now)
+		record = record.Begin(nominated, kueuestate.QuotaReservedAt(s.Workload), reason, s.Now)
 	}
 	return Step{Writes: []Write{{
 		Record: &RecordWrite{Record: record},
@@ -68,7 +68,7 @@ func (s *Situation) stepResetRecord() Step {
 // stepReportTooManyChecks blocks the Pending checks of a queue with several checks of ours.
 // A check that was Ready before the others were added stays Ready.
 func (s *Situation) stepReportTooManyChecks() Step {
-	pending := s.pendingChecks()
+	pending := s.Checks.Pending(s.Workload)
 	if len(pending) == 0 {
 		return Step{}
 	}
@@ -107,7 +107,7 @@ func (s *Situation) stepReportGateUnknown() Step {
 // Block sets checks Pending because no gate decides. That time does not count as time
 // without room.
 func (s *Situation) Block(checks []string, message string) []Write {
-	writes := s.writeClock(s.Record.CountUnplaced(false, s.waitingSince(checks...), s.Now))
+	writes := s.writeClock(s.Record.CountUnplaced(false, kueuestate.PendingSince(s.Workload, checks[0], s.Now), s.Now))
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}
 	return append(writes, Write{
 		Check: &CheckWrite{Names: checks, Decision: d, RememberReason: true},
@@ -157,11 +157,11 @@ func (s *Situation) conflict(ofStep *conflict) *conflict {
 	foreign := s.Record.Foreign(clusters)
 	switch {
 	case s.Workload.Status.ClusterName != nil:
-		foreign, at = s.Record.Foreign([]string{*s.Workload.Status.ClusterName}), s.AdmittedAt(s.Now)
+		foreign, at = s.Record.Foreign([]string{*s.Workload.Status.ClusterName}), s.Checks.AdmittedAt(s.Workload, s.Now)
 		if at.Before(s.Check().LastTransitionTime.Time) { // it ran before the gate's decision
 			return nil
 		}
-	case !s.Record.IsCurrent(s.QuotaReservedAt()) && !s.Record.Repair && !s.isOfLostQuota(): // the operator records before it nominates
+	case !s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) && !s.Record.Repair && !s.isOfLostQuota(): // the operator records before it nominates
 		foreign = clusters
 	}
 	if len(foreign) == 0 {

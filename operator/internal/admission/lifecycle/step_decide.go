@@ -52,7 +52,7 @@ func (s *Situation) stepDecide() Step {
 		return next
 	}
 	message := d.Message + s.orphanNote(clusters, d.Order[0])
-	record = record.Begin(clusters, s.QuotaReservedAt(), message, s.Now)
+	record = record.Begin(clusters, kueuestate.QuotaReservedAt(s.Workload), message, s.Now)
 	next.Writes = append(next.Writes, s.Nominate(record.Nominated, &record, ReasonNominated, message)...)
 	next.RequeueAfter = s.widenAfter()
 	return next
@@ -132,7 +132,7 @@ func (s *Situation) SentTo() []string {
 	switch {
 	case len(s.Workload.Status.NominatedClusterNames) > 0 || s.Record.Err != nil || kueuestate.IsEvicted(s.Workload):
 		return s.Workload.Status.NominatedClusterNames
-	case s.Record.IsCurrent(s.QuotaReservedAt()):
+	case s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)):
 		return s.Record.Nominated
 	}
 	return s.possibleCopies()
@@ -144,7 +144,7 @@ func (s *Situation) SentByCheck() string {
 	if !s.readyDecidesPlacement() {
 		return ""
 	}
-	return kueuestate.SentCluster(s.Workload, s.Checks.Own, "")
+	return s.Checks.SentCluster(s.Workload)
 }
 
 // nominationList is what is nominated already, which may have admitted the workload, then
@@ -189,7 +189,7 @@ func (s *Situation) Reserve(clusters []string, d gate.Decision) *Reservation {
 		res.Kept = append(slices.Clone(res.Kept), s.Job.Cluster)
 	}
 	var expired []string
-	if s.Record.IsCurrent(s.QuotaReservedAt()) && !s.Record.NominatedAt.After(s.Now.Add(-s.Room.LedgerTTL)) && s.Record.Err == nil {
+	if s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) && !s.Record.NominatedAt.After(s.Now.Add(-s.Room.LedgerTTL)) && s.Record.Err == nil {
 		expired = s.Workload.Status.NominatedClusterNames
 	}
 	for _, c := range clusters {
@@ -211,7 +211,7 @@ func (s *Situation) UsableHold(d gate.Decision) *ledger.Hold {
 
 // mayHold reports whether a cluster may be held for the workload. It may not while the workload waits for
 // another check, without which it does not start, or components of its job for quota.
-func (s *Situation) mayHold() bool { return s.awaitedCheck() == "" && !s.lacksJobQuota() }
+func (s *Situation) mayHold() bool { return s.Checks.Awaited(s.Workload) == "" && !s.lacksJobQuota() }
 
 // holdEvent is the event of a hold that begins; nil = none does.
 func (s *Situation) holdEvent(d gate.Decision) *Notice {
@@ -231,7 +231,7 @@ func (s *Situation) unplaceableAfter() time.Duration {
 	if s.Job.Cluster != "" {
 		return 0
 	}
-	after := gate.UnplaceableAfter(s.Gate.Spec.WhenUnplaceable, s.Record.Record, s.waitingSince(s.Checks.Own...), s.Now)
+	after := gate.UnplaceableAfter(s.Gate.Spec.WhenUnplaceable, s.Record.Record, kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now), s.Now)
 	if after > 0 {
 		return after
 	}
@@ -252,7 +252,7 @@ func (s *Situation) Entry(cluster string, debitedAt time.Time) ledger.Entry {
 // whose job has a cluster does neither: when a component loses its quota, MultiKueue deletes the
 // job on the worker, with all components that run there.
 func (s *Situation) WhenUnplaceable(d gate.Decision) (gate.Decision, dispatch.Record) {
-	rule, since := s.Gate.Spec.WhenUnplaceable, s.waitingSince(s.Checks.Own...)
+	rule, since := s.Gate.Spec.WhenUnplaceable, kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now)
 	isPlaced := s.Job.Cluster != ""
 	record := s.Record.CountUnplaced(d.NoRoomAnywhere && rule.GiveUpAfterSeconds != nil && !isPlaced, since, s.Now)
 	if isPlaced {
@@ -346,7 +346,7 @@ func (s *Situation) writeClock(record dispatch.Record) []Write {
 func (s *Situation) WriteYield(d gate.Decision, record dispatch.Record) Write {
 	inactive := false
 	return Write{
-		Record: &RecordWrite{Record: record.Yielded(s.waitingSince(s.Checks.Own...), s.Now), Active: &inactive, Reason: d.Reason},
+		Record: &RecordWrite{Record: record.Yielded(kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now), s.Now), Active: &inactive, Reason: d.Reason},
 		Event:  &Notice{Reason: d.Reason, Message: d.Message},
 	}
 }
@@ -390,17 +390,6 @@ func (s *Situation) podSetUpdates(d gate.Decision) []kueue.PodSetUpdate {
 
 func nominationMessage(clusters []string, message string) string {
 	return gate.Truncate(fmt.Sprintf("nominated %s: %s", strings.Join(clusters, ", "), message))
-}
-
-// awaitedCheck returns an admission check of another controller than the gate and MultiKueue that is not
-// Ready. Empty means none.
-func (s *Situation) awaitedCheck() string {
-	for _, c := range s.Workload.Status.AdmissionChecks {
-		if name := string(c.Name); c.State != kueue.CheckStateReady && name != s.Checks.MultiKueue && !slices.Contains(s.Checks.Own, name) {
-			return name
-		}
-	}
-	return ""
 }
 
 // NextDecision returns the decision that the next reconciliation writes; nil = it decides nothing.

@@ -25,7 +25,7 @@ func (s *Situation) OutdatedChecks() []string {
 		s.Dispatch() == OwnDispatch && !kueuestate.IsPinnedByKueue(s.Workload) {
 		return nil
 	}
-	hasQuota, reserved, seen := kueuestate.HoldsQuota(s.Workload), s.QuotaReservedAt(), s.Now
+	hasQuota, reserved, seen := kueuestate.HoldsQuota(s.Workload), kueuestate.QuotaReservedAt(s.Workload), s.Now
 	if s.History.ReservedAt.Equal(reserved) {
 		seen = s.History.QuotaSeenAt
 	}

@@ -46,7 +46,7 @@ func (s *Situation) stepWiden() Step {
 	if PhaseOf(s) == PhaseNominated && s.mustWithdraw() {
 		return s.stepWithdraw()
 	}
-	if !s.Record.IsCurrent(s.QuotaReservedAt()) || len(s.Record.Foreign(nominated)) > 0 {
+	if !s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) || len(s.Record.Foreign(nominated)) > 0 {
 		return s.stepAdopt()
 	}
 	if s.isOverdue() {
@@ -164,7 +164,7 @@ func (s *Situation) stepRequeue() Step {
 //     Their checks and nominations stay.
 func (s *Situation) mustWithdraw() bool {
 	nominated := s.Workload.Status.NominatedClusterNames
-	if s.Record.IsOutlived(nominated, s.QuotaReservedAt()) {
+	if s.Record.IsOutlived(nominated, kueuestate.QuotaReservedAt(s.Workload)) {
 		return true
 	}
 	if !s.isOfLostQuota() || len(s.Record.Foreign(nominated)) > 0 {
@@ -177,7 +177,7 @@ func (s *Situation) mustWithdraw() bool {
 // isOfLostQuota reports whether check and nomination are of quota that the workload has lost without
 // an eviction, which would have reset both.
 func (s *Situation) isOfLostQuota() bool {
-	return !s.Record.IsCurrent(s.QuotaReservedAt()) && s.Check().LastTransitionTime.Time.Before(s.QuotaReservedAt())
+	return !s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) && s.Check().LastTransitionTime.Time.Before(kueuestate.QuotaReservedAt(s.Workload))
 }
 
 // stepWithdraw returns a workload to its queue. The eviction resets checks and nominations, and the
@@ -203,7 +203,7 @@ func (s *Situation) requeue(reason, message string) []Write {
 // stepAdopt records nominations that the present attempt did not make, but another component.
 func (s *Situation) stepAdopt() Step {
 	nominated := s.Workload.Status.NominatedClusterNames
-	record := s.Record.Adopt(nominated, s.QuotaReservedAt(), s.Now)
+	record := s.Record.Adopt(nominated, kueuestate.QuotaReservedAt(s.Workload), s.Now)
 	next := Step{Writes: []Write{{Record: &RecordWrite{Record: record}}}, RequeueAfter: s.widenAfter()}
 	if s.Decides() {
 		next.Reservation = s.Reserve(nominated, s.Decision(record.Attempt))
@@ -238,7 +238,7 @@ func (s *Situation) stepAwaitEviction() Step {
 //  4. The gate sets its check Ready. Then it nominates.
 func (s *Situation) stepRepairEviction() Step {
 	next := Step{RequeueAfter: timing.EvictionGrace}
-	if len(s.MultiKueue.Connected) == 0 || s.awaitedCheck() != "" {
+	if len(s.MultiKueue.Connected) == 0 || s.Checks.Awaited(s.Workload) != "" {
 		return next
 	}
 	const message = "the remote copy is gone and the eviction can't complete without a nomination"
@@ -254,7 +254,7 @@ func (s *Situation) stepRepairEviction() Step {
 	if s.Decides() {
 		next.Reservation = s.Reserve(clusters, d)
 	}
-	record := s.Record.BeginRepair(clusters, s.QuotaReservedAt(), message, s.Now)
+	record := s.Record.BeginRepair(clusters, kueuestate.QuotaReservedAt(s.Workload), message, s.Now)
 	next.Writes = s.Nominate(clusters, &record, ReasonEvictionRepair, message)
 	return next
 }

@@ -92,7 +92,7 @@ func (h *hubExplainer) readMultiKueue(ctx context.Context) {
 func (h *hubExplainer) explain(ctx context.Context, wl *kueue.Workload, now time.Time, reason string) {
 	e := &h.report.Explanation
 	e.Workload, e.Nominated = client.ObjectKeyFromObject(wl).String(), wl.Status.NominatedClusterNames
-	e.Cluster = kueuestate.PlacedCluster(wl, h.stand.Own, h.stand.MultiKueue)
+	e.Cluster = kueuestate.Checks{Own: h.stand.Own, MultiKueue: h.stand.MultiKueue}.PlacedCluster(wl)
 	var err error
 	if e.Dispatch, err = dispatch.Decode(wl.Annotations); err != nil {
 		e.Problem = err.Error()

@@ -41,7 +41,7 @@ func (r *Reconciler) finishedRunOf(ctx context.Context, wl *kueue.Workload, fini
 	if err != nil || gate == nil {
 		return nil, err
 	}
-	f := &finishedRun{gate: gate, uid: string(wl.UID), namespace: wl.Namespace, cluster: kueuestate.PlacedCluster(wl, checks.Own, checks.MultiKueue)}
+	f := &finishedRun{gate: gate, uid: string(wl.UID), namespace: wl.Namespace, cluster: checks.PlacedCluster(wl)}
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	owner := kueuestate.JobOf(wl)
 	if kueuestate.ReplacedSlice(wl) != "" || f.cluster == "" || owner == nil || owner.Name == "" || admitted == nil || admitted.Status != metav1.ConditionTrue || finished.LastTransitionTime.Before(&admitted.LastTransitionTime) {

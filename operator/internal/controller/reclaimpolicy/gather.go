@@ -168,7 +168,7 @@ func (r *Reconciler) locate(ctx context.Context, q *queues) error {
 		if err != nil {
 			return err
 		}
-		c.Owner.Cluster = kueuestate.PlacedCluster(wl, checks.Own, checks.MultiKueue)
+		c.Owner.Cluster = checks.PlacedCluster(wl)
 		problem := clusterProblem(members, c.Owner.Cluster)
 		if problem == "" && checks.MultiKueue != "" {
 			if problem, err = r.multiKueueProblem(ctx, checks.Config, c.Owner.Cluster, connections); err != nil {

@@ -43,12 +43,12 @@ var concernsComponents = predicate.Funcs{
 
 func isPlacedComponent(obj client.Object) bool {
 	wl, ok := obj.(*kueue.Workload)
-	return ok && kueuestate.IsComponent(wl) && lifecycle.ClusterOf(wl) != ""
+	return ok && kueuestate.IsComponent(wl) && kueuestate.ClusterOf(wl) != ""
 }
 
 func isOnItsWayPrimary(obj client.Object) bool {
 	wl, ok := obj.(*kueue.Workload)
-	return ok && kueuestate.IsComponent(wl) && !kueuestate.FollowsPrimary(wl) && lifecycle.IsOnItsWay(wl)
+	return ok && kueuestate.IsComponent(wl) && !kueuestate.FollowsPrimary(wl) && kueuestate.IsOnItsWay(wl)
 }
 
 // listJob lists all components of the job of a workload.
@@ -77,7 +77,7 @@ func (r *Reconciler) otherComponents(ctx context.Context, obj client.Object) []r
 	}
 	var requests []reconcile.Request
 	for i := range job.Items {
-		if other := &job.Items[i]; other.UID != wl.UID && kueuestate.HoldsQuota(other) && lifecycle.ClusterOf(other) == "" {
+		if other := &job.Items[i]; other.UID != wl.UID && kueuestate.HoldsQuota(other) && kueuestate.ClusterOf(other) == "" {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName(client.ObjectKeyFromObject(other))})
 		}
 	}
@@ -99,7 +99,7 @@ func (r *Reconciler) observeComponents(ctx context.Context, s *lifecycle.Situati
 		if other.UID != s.Workload.UID && !hasEnded && !kueuestate.FollowsPrimary(other) {
 			s.Job.Primary = other
 		}
-		switch cluster := lifecycle.ClusterOf(other); {
+		switch cluster := kueuestate.ClusterOf(other); {
 		case other.UID == s.Workload.UID:
 		case cluster != "": // also of a component that has ended: Kueue sends the others there
 			s.Job.Cluster = cluster

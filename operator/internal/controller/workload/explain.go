@@ -36,7 +36,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 		return nil, errNotFound{key}
 	}
 	e := &gate.Explanation{Workload: key.String(), Gate: s.Gate.Name, Nominated: s.Workload.Status.NominatedClusterNames,
-		Cluster: s.PlacedOn(), Dispatch: s.Record.Record}
+		Cluster: s.Checks.PlacedCluster(s.Workload), Dispatch: s.Record.Record}
 	if s.Record.Err != nil {
 		e.Problem = s.Record.Err.Error()
 	}

@@ -110,7 +110,7 @@ func isReplaceable(old, wl *kueue.Workload) bool {
 // clustersOfSlice returns the clusters that may hold a copy of a replaced slice: those that its status
 // names or that this process saw, and those that only its record names.
 func (r *Reconciler) clustersOfSlice(old *kueue.Workload, now time.Time) (seen, recorded []string) {
-	if cluster := lifecycle.ClusterOf(old); cluster != "" {
+	if cluster := kueuestate.ClusterOf(old); cluster != "" {
 		return []string{cluster}, nil
 	}
 	// A record that does not parse was not written by the operator and names no cluster.
