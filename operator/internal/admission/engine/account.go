@@ -24,7 +24,7 @@ func (e *Engine) Account(s *lifecycle.Situation) *Outcome {
 	if !kueuestate.HoldsQuota(s.Workload) {
 		return &Outcome{Situation: e.accountLostQuota(s)}
 	}
-	if s.IsNewQuota() {
+	if s.History.IsNewQuota(s.Workload) {
 		if !s.History.ReservedAt.IsZero() { // Kueue released and reserved the quota between two looks
 			s = s.WithHistory(e.endAttempt(uid, s, endedUnseen))
 		}

@@ -126,7 +126,7 @@ func (e *Engine) Measured(s *lifecycle.Situation, key registry.QueryKey, cluster
 // decision made them.
 func (e *Engine) view(s *lifecycle.Situation) ledger.View {
 	view := e.Ledger.View()
-	if !s.DecidesForJob() {
+	if !s.Job.IsPlacedWith(s.Workload) {
 		return view
 	}
 	var uids []string

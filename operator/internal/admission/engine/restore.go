@@ -42,7 +42,7 @@ func (e *Engine) restore(s *lifecycle.Situation) *lifecycle.Situation {
 	wl := s.Workload
 	e.histories.rename(s.Key, wl.UID)
 	h := s.History.WithQuota(wl, kueuestate.QuotaReservedAt(s.Workload), s.Now)
-	if stage, _ := s.Record.Stage(s.Pace(), s.Now); stage != dispatch.StageWait || !s.Record.WidenedAt.IsZero() {
+	if stage, _ := s.Record.Stage(s.Gate.Pace(s.MultiKueue.Lag), s.Now); stage != dispatch.StageWait || !s.Record.WidenedAt.IsZero() {
 		h.LateAttempt = s.Record.Attempt // the process before counted it
 	}
 	s = s.WithHistory(h)

@@ -44,7 +44,7 @@ func (s *Situation) limits() string {
 
 // usable are the gate's clusters, of which the aspects rule some out.
 func (s *Situation) usable(candidates []gate.Candidate) []gate.Candidate {
-	list := s.undecidedCandidates()
+	list := s.Gate.undecidedCandidates(s.Job.Cluster)
 	for _, c := range candidates {
 		for _, a := range aspects {
 			if a.exclude != nil {

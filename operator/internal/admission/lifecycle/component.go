@@ -17,9 +17,9 @@ import (
 
 // AssignedFlavors are the flavors that Kueue assigned to the workload and to the other
 // components of its job.
-func (s *Situation) AssignedFlavors() []string {
+func (j Job) AssignedFlavors(own *kueue.Workload) []string {
 	var names []string
-	for _, wl := range append([]*kueue.Workload{s.Workload}, s.Job.Unplaced...) {
+	for _, wl := range append([]*kueue.Workload{own}, j.Unplaced...) {
 		if wl.Status.Admission == nil {
 			continue
 		}
@@ -33,15 +33,15 @@ func (s *Situation) AssignedFlavors() []string {
 	return slices.Compact(names)
 }
 
-// DecidesForJob reports whether the workload's cluster becomes the cluster of its whole job.
-func (s *Situation) DecidesForJob() bool {
-	return s.Job.Cluster == "" && !kueuestate.FollowsPrimary(s.Workload) && len(s.Job.Unplaced) > 0
+// IsPlacedWith reports whether the workload's cluster becomes the cluster of its whole job.
+func (j Job) IsPlacedWith(wl *kueue.Workload) bool {
+	return j.Cluster == "" && !kueuestate.FollowsPrimary(wl) && len(j.Unplaced) > 0
 }
 
 // JobFacts are what has to fit on the workload's cluster: the workload or, for the primary
 // component of a job, all components.
 func (s *Situation) JobFacts() shape.Facts {
-	if !s.DecidesForJob() {
+	if !s.Job.IsPlacedWith(s.Workload) {
 		return s.Request.Facts
 	}
 	var others []shape.Facts
@@ -51,13 +51,14 @@ func (s *Situation) JobFacts() shape.Facts {
 	return s.Request.Facts.With(others...)
 }
 
-// jobRunsFor is the longest time for which what JobFacts has runs; zero = unknown.
-func (s *Situation) jobRunsFor() time.Duration {
-	longest := kueuestate.MaxRunTime(s.Workload)
-	if !s.DecidesForJob() {
+// maxRunTime is the longest time for which the workload runs, or all components if the job is placed with it;
+// zero = unknown.
+func (j Job) maxRunTime(wl *kueue.Workload) time.Duration {
+	longest := kueuestate.MaxRunTime(wl)
+	if !j.IsPlacedWith(wl) {
 		return longest
 	}
-	for _, other := range s.Job.Unplaced {
+	for _, other := range j.Unplaced {
 		limit := kueuestate.MaxRunTime(other)
 		if limit == 0 || longest == 0 {
 			return 0
@@ -82,7 +83,7 @@ func (s *Situation) componentFacts(other *kueue.Workload) shape.Facts {
 // workload's reservation. A component without quota has none: only quota limits how many devices a
 // tenant keeps from others.
 func (s *Situation) ComponentEntries(cluster string, debitedAt time.Time) []ledger.Entry {
-	if !s.DecidesForJob() {
+	if !s.Job.IsPlacedWith(s.Workload) {
 		return nil
 	}
 	var entries []ledger.Entry
@@ -97,10 +98,9 @@ func (s *Situation) ComponentEntries(cluster string, debitedAt time.Time) []ledg
 	return entries
 }
 
-// lacksJobQuota reports whether the workload decides for components that have no quota.
-func (s *Situation) lacksJobQuota() bool {
-	lacksQuota := func(other *kueue.Workload) bool { return !kueuestate.HoldsQuota(other) }
-	return s.DecidesForJob() && slices.ContainsFunc(s.Job.Unplaced, lacksQuota)
+// lacksQuota reports whether the job is placed with the workload, and other components have no quota.
+func (j Job) lacksQuota(wl *kueue.Workload) bool {
+	return j.IsPlacedWith(wl) && slices.ContainsFunc(j.Unplaced, func(other *kueue.Workload) bool { return !kueuestate.HoldsQuota(other) })
 }
 
 // awaitsJobQuota reports whether Kueue may be about to reserve quota for the components that the workload
@@ -111,7 +111,7 @@ func (s *Situation) awaitsJobQuota() bool {
 	if seen := s.History.QuotaSeenAt; !seen.IsZero() && seen.Before(since) {
 		since = seen
 	}
-	return s.lacksJobQuota() && s.Now.Sub(since) < timing.JobQuotaGrace
+	return s.Job.lacksQuota(s.Workload) && s.Now.Sub(since) < timing.JobQuotaGrace
 }
 
 // hasPlaceInJob reports whether devices are reserved for a component on the cluster of its job: the
@@ -122,16 +122,15 @@ func (s *Situation) hasPlaceInJob() bool {
 	return s.Job.Cluster != "" && s.Room.View.Reserves(s.Request.Facts.UID, s.Job.Cluster)
 }
 
-// undecidedCandidates returns the cluster of the workload's job if the Placement decides others, but no
+// undecidedCandidates returns the cluster of a workload's job if the Placement decides others, but no
 // longer this one. Kueue sends a component nowhere else. The candidate states why the component waits,
 // and can't be chosen: a cluster leaves the decisions because it should not start anything more.
-func (s *Situation) undecidedCandidates() []gate.Candidate {
-	cluster := s.Job.Cluster
-	isDecided := slices.ContainsFunc(s.Gate.Clusters, func(c registry.Cluster) bool { return c.Name == cluster })
-	if cluster == "" || isDecided || len(s.Gate.Clusters) == 0 {
+func (g Gate) undecidedCandidates(cluster string) []gate.Candidate {
+	isDecided := slices.ContainsFunc(g.Clusters, func(c registry.Cluster) bool { return c.Name == cluster })
+	if cluster == "" || isDecided || len(g.Clusters) == 0 {
 		return nil
 	}
-	placement := s.Gate.Spec.PlacementRef
+	placement := g.Spec.PlacementRef
 	undecided := gate.Candidate{Name: cluster}
 	undecided.Exclude(gate.RejectUndecided, placement.Namespace+"/"+placement.Name)
 	return []gate.Candidate{undecided}
@@ -156,7 +155,7 @@ func (s *Situation) stepAwaitPrimary() Step {
 	}
 	next := Step{Decision: &d}
 	if d.State == gate.Rejected {
-		next.Writes = s.writeClock(s.Record.GivenUp())
+		next.Writes = s.Record.writeClock(s.Record.GivenUp())
 	}
 	next.Writes = append(next.Writes, Write{
 		Check: &CheckWrite{Names: s.Checks.Own, Decision: d, RememberReason: true},

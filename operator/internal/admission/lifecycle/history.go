@@ -71,6 +71,13 @@ func (h History) IsBehindOwnWrite(seen metav1.Object, now time.Time) bool {
 	return err == nil && order < 0 && now.Sub(h.LastWrite.At) < timing.MaxCacheLag
 }
 
+// IsNewQuota reports whether the quota was reserved since the last look. If it was released and
+// reserved within one second, only the number of evictions has changed.
+func (h History) IsNewQuota(wl *kueue.Workload) bool {
+	hasEnded := !kueuestate.IsEvicted(wl) && h.evictions != kueuestate.CountEvictions(wl)
+	return !h.ReservedAt.Equal(kueuestate.QuotaReservedAt(wl)) || hasEnded
+}
+
 // messageDelay is the time until a message of a kind may be written: none if the last one was of another kind,
 // else the rest of the interval.
 func (h History) messageDelay(kind string, interval time.Duration, now time.Time) time.Duration {

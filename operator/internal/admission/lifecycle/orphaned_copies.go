@@ -42,7 +42,7 @@ func (s *Situation) possibleCopies() []string {
 func (s *Situation) waitForCopies(d gate.Decision) (gate.Decision, time.Duration) {
 	copies := s.History.Copies
 	away := slices.DeleteFunc(s.possibleCopies(), func(c string) bool { return s.MultiKueue.Disconnected[c] == "" })
-	until, why := copies.lostAt.Add(min(s.widenAfter(), timing.MaxCopyWait)), "which Kueue can't reach"
+	until, why := copies.lostAt.Add(min(s.Gate.widenAfter(), timing.MaxCopyWait)), "which Kueue can't reach"
 	if len(away) == 0 && copies.Recorded && !slices.Contains(copies.Clusters, d.Order[0]) {
 		away, until, why = copies.Clusters, copies.lostAt.Add(timing.OutageDetection), "from which Kueue may not have removed it yet"
 	}

@@ -14,17 +14,17 @@ import (
 // on the worker admits as many as it has quota for, and MultiKueue does not write the number on the hub.
 // The gate derives it from the quota with which it decided.
 
-// AdmittedPods returns for each cluster of a decision with how many pods Kueue there admits the
+// admittedPods returns for each cluster of a decision with how many pods Kueue there admits the
 // workload. A cluster is missing if its quota is not known. The result is nil for a workload that
 // starts all pods.
-func (s *Situation) admittedPods(d gate.Decision) map[string]int64 {
-	i := slices.IndexFunc(s.Request.Facts.PodSets, permitsPart)
+func (r Request) admittedPods(d gate.Decision) map[string]int64 {
+	i := slices.IndexFunc(r.Facts.PodSets, permitsPart)
 	if i < 0 {
 		return nil
 	}
 	pods := map[string]int64{}
 	for _, v := range d.Verdicts {
-		if n, ok := v.AdmittedPods(s.Request.Facts.PodSets[i]); ok {
+		if n, ok := v.AdmittedPods(r.Facts.PodSets[i]); ok {
 			pods[v.Cluster] = n
 		}
 	}
@@ -48,7 +48,7 @@ func withPods(sets []shape.PodSet, n int64) []shape.PodSet {
 // known.
 func (s *Situation) entryOf(d gate.Decision, cluster string) ledger.Entry {
 	e := s.Entry(cluster, s.Now)
-	if n, ok := s.admittedPods(d)[cluster]; ok {
+	if n, ok := s.Request.admittedPods(d)[cluster]; ok {
 		e.PodSets = withPods(e.PodSets, n)
 	}
 	return e

@@ -129,7 +129,7 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:     PhaseReturning,
-			when:      (*Situation).hasYielded,
+			when:      func(s *Situation) bool { return s.Record.hasYielded(s.Workload) },
 			condition: "the pause after that is over, or a user activated the workload",
 			step:      (*Situation).stepReturn,
 			work:      "activates it and removes the pause from the record",
@@ -321,7 +321,7 @@ func (s *Situation) eviction() (isStuck bool, remaining time.Duration) {
 }
 
 func (s *Situation) isPausing() bool {
-	return s.hasYielded() && !kueuestate.IsActive(s.Workload) && (kueuestate.HoldsQuota(s.Workload) || s.Now.Before(s.returnsAt()))
+	return s.Record.hasYielded(s.Workload) && !kueuestate.IsActive(s.Workload) && (kueuestate.HoldsQuota(s.Workload) || s.Now.Before(s.Record.returnsAt(s.Workload)))
 }
 
 func (s *Situation) isUngated() bool {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
@@ -17,19 +19,19 @@ type NodeRequirement struct {
 	labels map[string]string
 }
 
-// RequirementsOnNodes are those of the pods, of the assigned flavors and of the other
-// checks' updates. Kueue merges them with the gate's.
-func (s *Situation) RequirementsOnNodes() []NodeRequirement {
+// RequirementsOnNodes are those of the workload's pods, of the assigned flavors and of the updates of checks that
+// are not the gate's own. Kueue merges them with the gate's.
+func RequirementsOnNodes(wl *kueue.Workload, own []string, flavorLabels map[string]map[string]string) []NodeRequirement {
 	var list []NodeRequirement
-	for i := range s.Workload.Spec.PodSets {
-		list = append(list, NodeRequirement{labels: s.Workload.Spec.PodSets[i].Template.Spec.NodeSelector})
+	for i := range wl.Spec.PodSets {
+		list = append(list, NodeRequirement{labels: wl.Spec.PodSets[i].Template.Spec.NodeSelector})
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Request.FlavorLabels)) {
-		list = append(list, NodeRequirement{origin: " of flavor " + name, labels: s.Request.FlavorLabels[name]})
+	for _, name := range slices.Sorted(maps.Keys(flavorLabels)) {
+		list = append(list, NodeRequirement{origin: " of flavor " + name, labels: flavorLabels[name]})
 	}
-	for _, check := range s.Workload.Status.AdmissionChecks {
+	for _, check := range wl.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {
-			if !slices.Contains(s.Checks.Own, string(check.Name)) {
+			if !slices.Contains(own, string(check.Name)) {
 				list = append(list, NodeRequirement{origin: " of admission check " + string(check.Name), labels: update.NodeSelector})
 			}
 		}
@@ -44,35 +46,34 @@ func (s *Situation) pinsPods() bool {
 }
 
 // nodeSelectorFor is the node selector that stands for a cluster.
-func (s *Situation) nodeSelectorFor(cluster string) map[string]string {
+func (g Gate) nodeSelectorFor(cluster string) map[string]string {
 	labels := map[string]string{}
-	for key, value := range s.Gate.Spec.PodSetUpdates.NodeSelector {
+	for key, value := range g.Spec.PodSetUpdates.NodeSelector {
 		labels[key] = strings.ReplaceAll(value, "{cluster}", cluster)
 	}
 	return labels
 }
 
-// contradiction names the requirement that keeps the pods off a cluster; empty = none. Kueue
+// contradiction names the requirement that keeps the pods off nodes with labels; empty = none. Kueue
 // would not start the job.
-func (s *Situation) contradiction(cluster string) string {
-	labels := s.nodeSelectorFor(cluster)
-	for _, r := range s.Request.NodeRequirements {
+func (r Request) contradiction(labels map[string]string) string {
+	for _, n := range r.NodeRequirements {
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
-			if value, ok := r.labels[key]; ok && value != labels[key] {
-				return key + "=" + value + r.origin
+			if value, ok := n.labels[key]; ok && value != labels[key] {
+				return key + "=" + value + n.origin
 			}
 		}
 	}
 	return ""
 }
 
-// requiredPins are the values that the workload's own requirements demand of the labels with which
-// the gate pins pods to a cluster.
-func (s *Situation) requiredPins() []string {
+// requiredPins are the values that the workload's own requirements demand of labels with which a gate pins
+// pods to a cluster.
+func (r Request) requiredPins(labels map[string]string) []string {
 	var pins []string
-	for key := range s.Gate.Spec.PodSetUpdates.NodeSelector {
-		for _, r := range s.Request.NodeRequirements {
-			if value, ok := r.labels[key]; ok {
+	for key := range labels {
+		for _, n := range r.NodeRequirements {
+			if value, ok := n.labels[key]; ok {
 				pins = append(pins, key+"="+value)
 			}
 		}
@@ -85,14 +86,14 @@ func limitOfPins(s *Situation) string {
 	if !s.pinsPods() {
 		return ""
 	}
-	return fmt.Sprintf("%q", s.requiredPins())
+	return fmt.Sprintf("%q", s.Request.requiredPins(s.Gate.Spec.PodSetUpdates.NodeSelector))
 }
 
 func excludeByPins(s *Situation, c *gate.Candidate) {
 	if !s.pinsPods() {
 		return
 	}
-	if selector := s.contradiction(c.Name); selector != "" {
+	if selector := s.Request.contradiction(s.Gate.nodeSelectorFor(c.Name)); selector != "" {
 		c.Exclude(gate.RejectPins, selector)
 	}
 }

@@ -46,7 +46,7 @@ func limitOfHold(s *Situation) string {
 }
 
 // runTimeLimit is the longest time for which the workload's job runs, rounded up; zero = unknown.
-func (s *Situation) runTimeLimit() time.Duration { return roundUp(s.jobRunsFor()) }
+func (s *Situation) runTimeLimit() time.Duration { return roundUp(s.Job.maxRunTime(s.Workload)) }
 
 // roundUp rounds up a duration by at most an eighth, to one of eight values between two powers of
 // two. Jobs with many different limits then wait in few lines.

@@ -236,14 +236,14 @@ func (s *Situation) WaitEntry(key registry.QueryKey) waitqueue.Entry {
 // group. nil = unknown: the components of a job share one owner, and the exporter does not show
 // the pods of devices that it does not measure. Without MultiKueue, a controller that the Workload
 // does not name may own the job, such as a CronJob. MultiKueue's copies have no such owner.
-func (s *Situation) Owners() []ledger.Owner {
+func (r Request) Owners(wl *kueue.Workload) []ledger.Owner {
 	isUnmeasured := func(p shape.PodSet) bool { return !shape.IsMeasured(p.Resource) }
-	if !s.Request.Facts.Remote || kueuestate.IsComponent(s.Workload) || slices.ContainsFunc(s.Request.Facts.PodSets, isUnmeasured) {
+	if !r.Facts.Remote || kueuestate.IsComponent(wl) || slices.ContainsFunc(r.Facts.PodSets, isUnmeasured) {
 		return nil
 	}
 	var owners []ledger.Owner
-	for _, ref := range s.Workload.OwnerReferences {
-		owners = append(owners, ledger.Owner{Namespace: s.Workload.Namespace, Kind: ref.Kind, Name: ref.Name})
+	for _, ref := range wl.OwnerReferences {
+		owners = append(owners, ledger.Owner{Namespace: wl.Namespace, Kind: ref.Kind, Name: ref.Name})
 	}
 	return owners
 }
@@ -262,8 +262,8 @@ func (s *Situation) runsAlready() bool {
 
 // hasYielded reports whether the gate deactivated the workload. A workload that another
 // client deactivated has no such record and is left alone, as is one that finished meanwhile.
-func (s *Situation) hasYielded() bool {
-	return s.Record.Err == nil && !s.Record.SleepsUntil.IsZero() && s.Workload.DeletionTimestamp.IsZero() && !kueuestate.IsFinished(s.Workload)
+func (r Record) hasYielded(wl *kueue.Workload) bool {
+	return r.Err == nil && !r.SleepsUntil.IsZero() && wl.DeletionTimestamp.IsZero() && !kueuestate.IsFinished(wl)
 }
 
 // MayNominate reports whether the nomination is the gate's turn: every other check except

@@ -22,18 +22,18 @@ import (
 // has taken the quota, which is a change of the workload: Kueue may begin the eviction late, such as
 // after a restart, and would not evict a workload that is active again.
 func (s *Situation) stepSleep() Step {
-	return Step{RequeueAfter: max(0, s.returnsAt().Sub(s.Now))}
+	return Step{RequeueAfter: max(0, s.Record.returnsAt(s.Workload).Sub(s.Now))}
 }
 
 // returnsAt is when a yielded or reclaimed workload returns. The pause begins when the workload has no
 // quota: other workloads need that time to get it. Pods of a reclaimed workload may still run then,
 // because Kueue deletes the copy of a MultiKueue workload in the background, so that the pause is at
 // least their grace period.
-func (s *Situation) returnsAt() time.Time {
-	at := s.Record.SleepsUntil
-	c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+func (r Record) returnsAt(wl *kueue.Workload) time.Time {
+	at := r.SleepsUntil
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
 	if c != nil && c.Status == metav1.ConditionFalse {
-		if later := c.LastTransitionTime.Add(s.Record.Pause()); later.After(at) {
+		if later := c.LastTransitionTime.Add(r.Pause()); later.After(at) {
 			at = later
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Situation) stepReportGateUnknown() Step {
 // Block sets checks Pending because no gate decides. That time does not count as time
 // without room.
 func (s *Situation) Block(checks []string, message string) []Write {
-	writes := s.writeClock(s.Record.CountUnplaced(false, kueuestate.PendingSince(s.Workload, checks[0], s.Now), s.Now))
+	writes := s.Record.writeClock(s.Record.CountUnplaced(false, kueuestate.PendingSince(s.Workload, checks[0], s.Now), s.Now))
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}
 	return append(writes, Write{
 		Check: &CheckWrite{Names: checks, Decision: d, RememberReason: true},

@@ -54,7 +54,7 @@ func (s *Situation) stepDecide() Step {
 	message := d.Message + s.orphanNote(clusters, d.Order[0])
 	record = record.Begin(clusters, kueuestate.QuotaReservedAt(s.Workload), message, s.Now)
 	next.Writes = append(next.Writes, s.Nominate(record.Nominated, &record, ReasonNominated, message)...)
-	next.RequeueAfter = s.widenAfter()
+	next.RequeueAfter = s.Gate.widenAfter()
 	return next
 }
 
@@ -184,7 +184,7 @@ func (s *Situation) orphanNote(clusters []string, choice string) string {
 // may never take anything. Clusters whose nomination outlived the ledger's TTL are not
 // debited again. What the placement of the job reserved for a component stays while it waits.
 func (s *Situation) Reserve(clusters []string, d gate.Decision) *Reservation {
-	res := &Reservation{Kept: s.Workload.Status.NominatedClusterNames, AdmittedPods: s.admittedPods(d)}
+	res := &Reservation{Kept: s.Workload.Status.NominatedClusterNames, AdmittedPods: s.Request.admittedPods(d)}
 	if s.hasPlaceInJob() {
 		res.Kept = append(slices.Clone(res.Kept), s.Job.Cluster)
 	}
@@ -211,7 +211,7 @@ func (s *Situation) UsableHold(d gate.Decision) *ledger.Hold {
 
 // mayHold reports whether a cluster may be held for the workload. It may not while the workload waits for
 // another check, without which it does not start, or components of its job for quota.
-func (s *Situation) mayHold() bool { return s.Checks.Awaited(s.Workload) == "" && !s.lacksJobQuota() }
+func (s *Situation) mayHold() bool { return s.Checks.Awaited(s.Workload) == "" && !s.Job.lacksQuota(s.Workload) }
 
 // holdEvent is the event of a hold that begins; nil = none does.
 func (s *Situation) holdEvent(d gate.Decision) *Notice {
@@ -244,7 +244,7 @@ func (s *Situation) unplaceableAfter() time.Duration {
 // Entry of the ledger for all pods of the workload on a cluster.
 func (s *Situation) Entry(cluster string, debitedAt time.Time) ledger.Entry {
 	return ledger.Entry{UID: s.Request.Facts.UID, Workload: s.Request.Facts.Key(), Cluster: cluster, ClusterQueue: s.Request.Facts.ClusterQueue,
-		PodSets: s.Request.Facts.PodSets, DebitedAt: debitedAt, Owners: s.Owners()}
+		PodSets: s.Request.Facts.PodSets, DebitedAt: debitedAt, Owners: s.Request.Owners(s.Workload)}
 }
 
 // WhenUnplaceable applies the gate's WhenUnplaceable to a Pending decision, and counts the
@@ -274,7 +274,7 @@ func (s *Situation) WriteDecision(d gate.Decision, record dispatch.Record) []Wri
 	}
 	var writes []Write
 	if d.State != gate.Ready {
-		writes = s.writeClock(record)
+		writes = s.Record.writeClock(record)
 	}
 	old := *s.Check()
 	if d.Reason == gate.ReasonQueued && old.State == kueue.CheckStatePending { // lasts until the next wake-up
@@ -333,8 +333,8 @@ func earliest(a, b time.Duration) time.Duration {
 }
 
 // writeClock returns the write of a record whose clock of giving up started, stopped or was reset.
-func (s *Situation) writeClock(record dispatch.Record) []Write {
-	if record.HasClockOf(s.Record.Record) {
+func (r Record) writeClock(record dispatch.Record) []Write {
+	if record.HasClockOf(r.Record) {
 		return nil
 	}
 	return []Write{{Record: &RecordWrite{Record: record}}}
@@ -367,8 +367,9 @@ func MessageKind(d gate.Decision) string {
 	return d.Reason
 }
 
-func (s *Situation) widenAfter() time.Duration {
-	return timing.Seconds(s.Gate.Spec.Advanced.WidenAfterSeconds, timing.DefaultWidenAfter)
+// widenAfter is the time after which other clusters are nominated, too.
+func (g Gate) widenAfter() time.Duration {
+	return timing.Seconds(g.Spec.Advanced.WidenAfterSeconds, timing.DefaultWidenAfter)
 }
 
 // podSetUpdates of a Ready check. Where no later write records the chosen cluster, the pods
@@ -381,7 +382,7 @@ func (s *Situation) podSetUpdates(d gate.Decision) []kueue.PodSetUpdate {
 	for i := range s.Workload.Spec.PodSets {
 		update := kueue.PodSetUpdate{Name: s.Workload.Spec.PodSets[i].Name, Annotations: map[string]string{v1alpha1.ClusterAnnotation: d.Order[0]}}
 		if s.pinsPods() {
-			update.NodeSelector, update.Tolerations = s.nodeSelectorFor(d.Order[0]), s.Gate.Spec.PodSetUpdates.Tolerations
+			update.NodeSelector, update.Tolerations = s.Gate.nodeSelectorFor(d.Order[0]), s.Gate.Spec.PodSetUpdates.Tolerations
 		}
 		updates = append(updates, update)
 	}

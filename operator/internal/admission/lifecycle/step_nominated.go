@@ -52,7 +52,7 @@ func (s *Situation) stepWiden() Step {
 	if s.isOverdue() {
 		return s.stepRequeue()
 	}
-	stage, after := s.Record.Stage(s.Pace(), s.Now)
+	stage, after := s.Record.Stage(s.Gate.Pace(s.MultiKueue.Lag), s.Now)
 	next.RequeueAfter = after
 	if stage == dispatch.StageWait {
 		return next
@@ -92,13 +92,13 @@ func (s *Situation) stepWiden() Step {
 // job before it writes on the hub which cluster admitted the workload. The last stage does not
 // wait for that.
 func (s *Situation) IsWideningDue() bool {
-	stage, _ := s.Record.Stage(s.Pace(), s.Now)
+	stage, _ := s.Record.Stage(s.Gate.Pace(s.MultiKueue.Lag), s.Now)
 	return PhaseOf(s) == PhaseNominated && stage == dispatch.StageWiden
 }
 
-// Pace is how fast a nomination is widened.
-func (s *Situation) Pace() dispatch.Pace {
-	return dispatch.Pace{WidenAfterSeconds: s.Gate.Spec.Advanced.WidenAfterSeconds, Lag: s.MultiKueue.Lag}
+// Pace is how fast a nomination is widened. lag is how long MultiKueue takes to act on it.
+func (g Gate) Pace(lag time.Duration) dispatch.Pace {
+	return dispatch.Pace{WidenAfterSeconds: g.Spec.Advanced.WidenAfterSeconds, Lag: lag}
 }
 
 // wideningClusters are the clusters for further nominations under a decision. If the gate can't
@@ -121,16 +121,17 @@ func (s *Situation) wideningClusters(d gate.Decision) dispatch.Clusters {
 // MultiKueueConfig, where a copy would stay for ever, and without those that the workload avoids. A repair
 // may need even these.
 func (s *Situation) nominableClusters() []string {
-	clusters := slices.DeleteFunc(slices.Clone(s.MultiKueue.Connected), s.isLeaving)
-	if others := s.withoutAvoided(clusters); len(others) > 0 || PhaseOf(s) != PhaseEvictionStuck {
+	nominated := s.Workload.Status.NominatedClusterNames
+	clusters := slices.DeleteFunc(slices.Clone(s.MultiKueue.Connected), func(c string) bool { return s.Gate.isLeaving(c, nominated) })
+	if others := s.Record.withoutAvoided(clusters, s.Now); len(others) > 0 || PhaseOf(s) != PhaseEvictionStuck {
 		return others
 	}
 	return clusters
 }
 
 // withoutAvoided returns the clusters without those that the workload avoids.
-func (s *Situation) withoutAvoided(clusters []string) []string {
-	avoided := s.Record.Avoided(s.Now)
+func (r Record) withoutAvoided(clusters []string, now time.Time) []string {
+	avoided := r.Avoided(now)
 	return slices.DeleteFunc(slices.Clone(clusters), func(c string) bool {
 		return slices.ContainsFunc(avoided, func(p dispatch.Preference) bool { return p.Cluster == c })
 	})
@@ -138,15 +139,15 @@ func (s *Situation) withoutAvoided(clusters []string) []string {
 
 // isLeaving reports whether a cluster is about to leave the MultiKueueConfig. A cluster that the
 // workload is nominated to does not leave.
-func (s *Situation) isLeaving(cluster string) bool {
-	return !slices.Contains(s.Workload.Status.NominatedClusterNames, cluster) &&
-		slices.ContainsFunc(s.Gate.Clusters, func(c registry.Cluster) bool { return c.Name == cluster && c.Leaving })
+func (g Gate) isLeaving(cluster string, nominated []string) bool {
+	return !slices.Contains(nominated, cluster) &&
+		slices.ContainsFunc(g.Clusters, func(c registry.Cluster) bool { return c.Name == cluster && c.Leaving })
 }
 
 // isOverdue reports whether the nomination lasted for notAdmittedAfterSeconds.
 func (s *Situation) isOverdue() bool {
 	limit := timing.Seconds(s.Gate.Spec.Advanced.NotAdmittedAfterSeconds, timing.DefaultNotAdmittedAfter)
-	return PhaseOf(s) == PhaseNominated && s.Gate.Known && s.Record.IsOverdue(s.Pace(), limit, s.Now)
+	return PhaseOf(s) == PhaseNominated && s.Gate.Known && s.Record.IsOverdue(s.Gate.Pace(s.MultiKueue.Lag), limit, s.Now)
 }
 
 // stepRequeue returns a workload that no cluster admits to its queue. Kueue removes its copies,
@@ -154,7 +155,7 @@ func (s *Situation) isOverdue() bool {
 func (s *Situation) stepRequeue() Step {
 	message := fmt.Sprintf("%s has not admitted it within %s; it returns to its queue",
 		strings.Join(s.Workload.Status.NominatedClusterNames, ", "), s.Now.Sub(s.Record.NominatedAt).Round(time.Second))
-	return Step{Requeued: true, Writes: s.requeue("NotAdmitted", message)}
+	return Step{Requeued: true, Writes: s.Record.requeue("NotAdmitted", message, s.Now)}
 }
 
 // mustWithdraw reports whether the nomination is of quota that the workload has lost, and the gate
@@ -188,14 +189,14 @@ func (s *Situation) stepWithdraw() Step {
 		reason, cause = "EvictionRepaired", "for an eviction that is complete"
 	}
 	message := fmt.Sprintf("the nomination of %s was %s; it returns to its queue", strings.Join(s.Workload.Status.NominatedClusterNames, ", "), cause)
-	return Step{Writes: s.requeue(reason, message)}
+	return Step{Writes: s.Record.requeue(reason, message, s.Now)}
 }
 
 // requeue deactivates the workload for a moment, so that Kueue evicts it.
-func (s *Situation) requeue(reason, message string) []Write {
+func (r Record) requeue(reason, message string, now time.Time) []Write {
 	inactive := false
 	return []Write{{
-		Record: &RecordWrite{Record: s.Record.Requeued(reason, s.Now), Active: &inactive},
+		Record: &RecordWrite{Record: r.Requeued(reason, now), Active: &inactive},
 		Event:  &Notice{Warning: true, Reason: "Requeued", Message: gate.Truncate(message)},
 	}}
 }
@@ -204,7 +205,7 @@ func (s *Situation) requeue(reason, message string) []Write {
 func (s *Situation) stepAdopt() Step {
 	nominated := s.Workload.Status.NominatedClusterNames
 	record := s.Record.Adopt(nominated, kueuestate.QuotaReservedAt(s.Workload), s.Now)
-	next := Step{Writes: []Write{{Record: &RecordWrite{Record: record}}}, RequeueAfter: s.widenAfter()}
+	next := Step{Writes: []Write{{Record: &RecordWrite{Record: record}}}, RequeueAfter: s.Gate.widenAfter()}
 	if s.Decides() {
 		next.Reservation = s.Reserve(nominated, s.Decision(record.Attempt))
 	}
@@ -218,7 +219,7 @@ func (s *Situation) stepNominateAll() Step {
 	if !kueuestate.AcceptsCheckUpdate(s.Workload) || !kueuestate.WantsNomination(s.Workload, s.Checks.MultiKueue) || !kueuestate.OtherChecksReady(s.Workload, s.Checks.MultiKueue) {
 		return Step{}
 	}
-	clusters := s.everyCluster()
+	clusters := s.MultiKueue.everyCluster(nominated)
 	if len(clusters) == len(nominated) {
 		return Step{}
 	}
@@ -227,7 +228,7 @@ func (s *Situation) stepNominateAll() Step {
 
 // stepAwaitEviction looks again when Kueue should have completed the eviction.
 func (s *Situation) stepAwaitEviction() Step {
-	_, remaining := kueuestate.IsEvictionStuck(s.Workload, s.Checks.MultiKueue, s.MultiKueue.EvictionLag, s.Now)
+	_, remaining := s.eviction()
 	return Step{RequeueAfter: remaining}
 }
 
@@ -267,18 +268,18 @@ func (s *Situation) repairList(withRoom []string) []string {
 	if len(withRoom) > 0 {
 		return withRoom[:1]
 	}
-	known := slices.DeleteFunc(s.withoutAvoided(s.Record.Sent()), func(c string) bool { return !s.MultiKueue.isConnected(c) })
+	known := slices.DeleteFunc(s.Record.withoutAvoided(s.Record.Sent(), s.Now), func(c string) bool { return !s.MultiKueue.isConnected(c) })
 	if len(known) > 0 {
 		return known
 	}
-	if others := s.withoutAvoided(s.everyCluster()); len(others) > 0 {
+	every := s.MultiKueue.everyCluster(s.Workload.Status.NominatedClusterNames)
+	if others := s.Record.withoutAvoided(every, s.Now); len(others) > 0 {
 		return others
 	}
-	return s.everyCluster()
+	return every
 }
 
 // everyCluster are the nominated clusters and all connected ones, whether they have room or not.
-func (s *Situation) everyCluster() []string {
-	return dispatch.WidenedList(dispatch.StageAll, s.Workload.Status.NominatedClusterNames,
-		dispatch.Clusters{Unknown: s.MultiKueue.Connected, Usable: s.MultiKueue.Connected})
+func (m MultiKueue) everyCluster(nominated []string) []string {
+	return dispatch.WidenedList(dispatch.StageAll, nominated, dispatch.Clusters{Unknown: m.Connected, Usable: m.Connected})
 }

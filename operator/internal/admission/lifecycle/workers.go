@@ -32,7 +32,7 @@ func excludeByWorkers(s *Situation, c *gate.Candidate) {
 			c.Exclude(gate.RejectNotMember, s.Checks.Config)
 		}
 	}
-	c.Outside = c.Outside || s.isLeaving(c.Name)
+	c.Outside = c.Outside || s.Gate.isLeaving(c.Name, s.Workload.Status.NominatedClusterNames)
 	if s.MultiKueue.Disconnected[c.Name] == NotPermitted || c.Outside && !kueuestate.AllowsCluster(s.Workload, c.Name) {
 		c.Exclude(gate.RejectNotPermitted, kueuestate.ClusterNamesAnnotation)
 	}

@@ -59,7 +59,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, s *lifecycle.Situation
 		return err
 	}
 	if s.Dispatch() == lifecycle.Local {
-		s.Request.NodeRequirements = s.RequirementsOnNodes()
+		s.Request.NodeRequirements = lifecycle.RequirementsOnNodes(s.Workload, s.Checks.Own, s.Request.FlavorLabels)
 	} else if err := r.observeWorkers(ctx, s); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (r *Reconciler) observeFlavors(ctx context.Context, s *lifecycle.Situation)
 	if s.Workload.Status.Admission == nil {
 		return nil
 	}
-	for _, name := range s.AssignedFlavors() {
+	for _, name := range s.Job.AssignedFlavors(s.Workload) {
 		flavor := &kueue.ResourceFlavor{}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); client.IgnoreNotFound(err) != nil {
 			return err
@@ -199,7 +199,7 @@ func (r *Reconciler) measureOthers(ctx context.Context, s *lifecycle.Situation) 
 // holdingOn returns the nominated clusters where the workload's pods hold devices. It queries them
 // only when the nomination is about to be widened. If that query fails, the time alone decides.
 func (r *Reconciler) holdingOn(ctx context.Context, s *lifecycle.Situation) []string {
-	owners := s.Owners()
+	owners := s.Request.Owners(s.Workload)
 	if !s.IsWideningDue() || s.Room.Fleet.Problem != "" || len(owners) == 0 {
 		return nil
 	}

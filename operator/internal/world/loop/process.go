@@ -181,7 +181,7 @@ func (p *process) Measure(_ context.Context, s *lifecycle.Situation) (*lifecycle
 	case s.Decides():
 		key := p.keyOf(s)
 		s = p.engine.Measured(s, key, p.results.candidates(s.Gate.Gate, key, s.JobFacts()), gate.Fleet{})
-		if owners := s.Owners(); s.IsWideningDue() && len(owners) > 0 {
+		if owners := s.Request.Owners(s.Workload); s.IsWideningDue() && len(owners) > 0 {
 			s.Room.HoldingOn = p.holdingOn(s.Workload, owners)
 		}
 	case lifecycle.PhaseOf(s) == lifecycle.PhaseGateUnknown && s.Gate.Exists:

@@ -133,7 +133,7 @@ func (p *process) Observe(_ context.Context, s *lifecycle.Situation) (*lifecycle
 func (p *process) observeWorkload(s *lifecycle.Situation) {
 	p.observeChecks(s)
 	s.Request.FlavorLabels = map[string]map[string]string{}
-	for _, name := range s.AssignedFlavors() {
+	for _, name := range s.Job.AssignedFlavors(s.Workload) {
 		if f := hub.Get[*kueue.ResourceFlavor](p.store, types.NamespacedName{Name: name}); f != nil {
 			s.Request.FlavorLabels[name] = f.Spec.NodeLabels
 		}
