@@ -25,14 +25,14 @@ var aspects = []aspect{
 	{name: "pins", limit: limitOfPins, exclude: excludeByPins},
 	{name: "component", limit: limitOfComponent, exclude: excludeByComponent},
 	{name: "avoidance", limit: limitOfAvoidance, exclude: excludeByAvoidance},
-	{name: "slice", limit: limitOfSlice, revise: (*Situation).followReplacedSlice},
+	{name: "slice", limit: limitOfSlice, revise: followReplacedSlice},
 	{name: "preemption", limit: limitOfPreemption},
 	{name: "run time", limit: limitOfRunTime},
 	{name: "other checks", limit: limitOfHold},
 }
 
 // limits of all aspects, which identify the workload's line in the wait queue.
-func (s *Situation) limits() string {
+func limits(s *Situation) string {
 	var text strings.Builder
 	for _, a := range aspects {
 		if limit := a.limit(s); limit != "" {
@@ -43,7 +43,7 @@ func (s *Situation) limits() string {
 }
 
 // usable are the gate's clusters, of which the aspects rule some out.
-func (s *Situation) usable(candidates []gate.Candidate) []gate.Candidate {
+func usable(s *Situation, candidates []gate.Candidate) []gate.Candidate {
 	list := s.Gate.undecidedCandidates(s.Job.Cluster)
 	for _, c := range candidates {
 		for _, a := range aspects {
@@ -57,7 +57,7 @@ func (s *Situation) usable(candidates []gate.Candidate) []gate.Candidate {
 }
 
 // revise lets the aspects replace a Pending decision.
-func (s *Situation) revise(d gate.Decision) gate.Decision {
+func revise(s *Situation, d gate.Decision) gate.Decision {
 	for _, a := range aspects {
 		if a.revise != nil && d.State == gate.Pending {
 			d = a.revise(s, d)

@@ -46,7 +46,7 @@ func (s *Situation) JobFacts() shape.Facts {
 	}
 	var others []shape.Facts
 	for _, other := range s.Job.Unplaced {
-		others = append(others, s.componentFacts(other))
+		others = append(others, componentFacts(s, other))
 	}
 	return s.Request.Facts.With(others...)
 }
@@ -70,7 +70,7 @@ func (j Job) maxRunTime(wl *kueue.Workload) time.Duration {
 
 // componentFacts are the facts of another component. A component without quota has no flavors
 // yet and gets those of the workload: pod sets of the same name have the same template.
-func (s *Situation) componentFacts(other *kueue.Workload) shape.Facts {
+func componentFacts(s *Situation, other *kueue.Workload) shape.Facts {
 	if other.Status.Admission == nil {
 		other = other.DeepCopy()
 		other.Status.Admission = s.Workload.Status.Admission
@@ -91,7 +91,7 @@ func (s *Situation) ComponentEntries(cluster string, debitedAt time.Time) []ledg
 		if !kueuestate.HoldsQuota(other) {
 			continue
 		}
-		facts := s.componentFacts(other)
+		facts := componentFacts(s, other)
 		entries = append(entries, ledger.Entry{UID: facts.UID, Workload: facts.Key(), Cluster: cluster, ClusterQueue: facts.ClusterQueue,
 			DecidedBy: s.Request.Facts.UID, PodSets: facts.PodSets, DebitedAt: debitedAt})
 	}
@@ -106,7 +106,7 @@ func (j Job) lacksQuota(wl *kueue.Workload) bool {
 // awaitsJobQuota reports whether Kueue may be about to reserve quota for the components that the workload
 // decides for. Their devices can be reserved then, so that the job starts as a whole. If Kueue's clock is
 // ahead, the time counts from when the operator saw the quota.
-func (s *Situation) awaitsJobQuota() bool {
+func awaitsJobQuota(s *Situation) bool {
 	since := kueuestate.QuotaReservedAt(s.Workload)
 	if seen := s.History.QuotaSeenAt; !seen.IsZero() && seen.Before(since) {
 		since = seen
@@ -118,7 +118,7 @@ func (s *Situation) awaitsJobQuota() bool {
 // decision that placed the job counted it. The reservation stays while the component waits, and is
 // restored after a restart. A replica that an autoscaler adds later has no place in the job. Annotations
 // and owners alone give none: users may write them.
-func (s *Situation) hasPlaceInJob() bool {
+func hasPlaceInJob(s *Situation) bool {
 	return s.Job.Cluster != "" && s.Room.View.Reserves(s.Request.Facts.UID, s.Job.Cluster)
 }
 
@@ -138,20 +138,20 @@ func (g Gate) undecidedCandidates(cluster string) []gate.Candidate {
 
 // awaitsPrimary reports whether Kueue will place the workload with the primary component of
 // its job, and that component has no cluster yet.
-func (s *Situation) awaitsPrimary() bool {
+func awaitsPrimary(s *Situation) bool {
 	return s.Dispatch() != Local && kueuestate.FollowsPrimary(s.Workload) && s.Job.Cluster == "" && len(s.Checks.Pending(s.Workload)) > 0
 }
 
 // stepAwaitPrimary blocks a component until the primary one has a cluster. Without that
 // cluster the gate does not know where the workload needs room. If the primary component has lost its
 // quota, the others would hold theirs for nothing: they follow it.
-func (s *Situation) stepAwaitPrimary() Step {
-	d := s.decisionWithoutPrimary()
+func stepAwaitPrimary(s *Situation) Step {
+	d := decisionWithoutPrimary(s)
 	switch {
 	case d.State == gate.Retry:
-		return Step{Decision: &d, Writes: []Write{s.WriteYield(d, s.Record.Record)}}
+		return Step{Decision: &d, Writes: []Write{WriteYield(s, d, s.Record.Record)}}
 	case d.State == gate.Pending && s.Check().Message == d.Message:
-		return Step{Wait: s.waitWithoutResults(), RequeueAfter: s.followPrimaryAfter()}
+		return Step{Wait: waitWithoutResults(s), RequeueAfter: followPrimaryAfter(s)}
 	}
 	next := Step{Decision: &d}
 	if d.State == gate.Rejected {
@@ -162,25 +162,25 @@ func (s *Situation) stepAwaitPrimary() Step {
 		Event: &Notice{Warning: d.State == gate.Rejected, Reason: d.Reason, Message: d.Message},
 	})
 	if d.State == gate.Pending {
-		next.Wait, next.RequeueAfter = s.waitWithoutResults(), s.followPrimaryAfter()
+		next.Wait, next.RequeueAfter = waitWithoutResults(s), followPrimaryAfter(s)
 	}
 	return next
 }
 
 // decisionWithoutPrimary is the decision about a component whose primary component has no cluster.
-func (s *Situation) decisionWithoutPrimary() gate.Decision {
+func decisionWithoutPrimary(s *Situation) gate.Decision {
 	message := "waits until Kueue has placed component 0 of the job"
 	if s.Job.Primary != nil {
 		message += ", Workload " + s.Job.Primary.Name
 	}
-	return s.followPrimary(gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: message})
+	return followPrimary(s, gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingPrimary, Message: message})
 }
 
 // followPrimary applies the gate's WhenUnplaceable to a component whose primary component has no
 // quota.
-func (s *Situation) followPrimary(d gate.Decision) gate.Decision {
+func followPrimary(s *Situation, d gate.Decision) gate.Decision {
 	switch {
-	case !s.primaryLacksQuota():
+	case !primaryLacksQuota(s):
 	case kueuestate.IsRejected(s.Job.Primary) && s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds != nil:
 		d.State, d.Reason = gate.Rejected, gate.ReasonGaveUp
 		d.Message = "gave up: an admission check rejected component 0 of the job, Workload " + s.Job.Primary.Name
@@ -192,23 +192,23 @@ func (s *Situation) followPrimary(d gate.Decision) gate.Decision {
 }
 
 // followPrimaryAfter is the time until followPrimary may apply; zero = at the next change.
-func (s *Situation) followPrimaryAfter() time.Duration {
-	if !s.primaryLacksQuota() {
+func followPrimaryAfter(s *Situation) time.Duration {
+	if !primaryLacksQuota(s) {
 		return 0
 	}
-	return s.unplaceableAfter()
+	return unplaceableAfter(s)
 }
 
 // primaryLacksQuota reports whether the job's primary component has no quota, or is about to lose it.
 // While the gate is at fault, nothing is concluded from that.
-func (s *Situation) primaryLacksQuota() bool {
+func primaryLacksQuota(s *Situation) bool {
 	return s.Job.Primary != nil && !kueuestate.IsOnItsWay(s.Job.Primary) && s.Gate.Known && s.Gate.Problem == ""
 }
 
 // mayYieldWithPrimary reports whether a component gives up its quota for another workload: while the
 // gate has deactivated the primary component, or if that has had no quota for yieldAfterSeconds.
-func (s *Situation) mayYieldWithPrimary() bool {
-	if !s.primaryLacksQuota() {
+func mayYieldWithPrimary(s *Situation) bool {
+	if !primaryLacksQuota(s) {
 		return false
 	}
 	record, err := dispatch.Decode(s.Job.Primary.Annotations)
@@ -223,7 +223,7 @@ func limitOfComponent(s *Situation) string {
 	switch {
 	case s.Job.Cluster == "":
 		return ""
-	case s.hasPlaceInJob():
+	case hasPlaceInJob(s):
 		return s.Job.Cluster + ", with a place" // it passes holds there
 	}
 	return s.Job.Cluster

@@ -5,4 +5,8 @@
 //   - aspect.go: the table of aspects says what restricts where a workload may go.
 //   - inputs.go: what a decision of the gate rests on.
 //   - step.go: what a step contains. The files step_*.go compute the steps.
+//
+// A method of Situation answers a question that several files or packages ask, and that takes several of its values.
+// A question about one value is asked of that value, such as Gate, Record or the Workload (package kueuestate).
+// What one file asks is a function of that file.
 package lifecycle

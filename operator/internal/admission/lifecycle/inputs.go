@@ -25,7 +25,7 @@ func OfJob(wl *kueue.Workload, g registry.Gate, now time.Time) *Situation {
 // the ledger's view.
 func (s *Situation) Measured(clusters []gate.Candidate, fleet gate.Fleet, view ledger.View) *Situation {
 	measured := *s
-	measured.Room.Candidates, measured.Room.Fleet, measured.Room.View = s.usable(clusters), fleet, view
+	measured.Room.Candidates, measured.Room.Fleet, measured.Room.View = usable(s, clusters), fleet, view
 	return &measured
 }
 

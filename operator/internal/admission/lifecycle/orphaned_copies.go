@@ -11,14 +11,14 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// possibleCopies are the clusters that may hold a copy of the last attempt which the hub does
+// clustersWithCopies are those that may hold a copy of the last attempt which the hub does
 // not know, because the quota was reserved again before Kueue could remove the copy. A copy
 // that runs is adopted if its cluster is nominated again; otherwise Kueue can neither record
 // nor remove it. Kueue deletes a copy that it recorded, if it can reach the cluster.
 //
 // For a slice that replaces another one, Kueue removes no copy: they are the clusters of both slices,
 // however long ago.
-func (s *Situation) possibleCopies() []string {
+func clustersWithCopies(s *Situation) []string {
 	if s.Dispatch() == Local {
 		return nil
 	}
@@ -39,9 +39,9 @@ func (s *Situation) possibleCopies() []string {
 //  3. cluster1 comes back. Kueue prefers the copy that was admitted first and removes the other.
 //
 // The wait ends with the time after which a nomination is widened, a minute at most.
-func (s *Situation) waitForCopies(d gate.Decision) (gate.Decision, time.Duration) {
+func waitForCopies(s *Situation, d gate.Decision) (gate.Decision, time.Duration) {
 	copies := s.History.Copies
-	away := slices.DeleteFunc(s.possibleCopies(), func(c string) bool { return s.MultiKueue.Disconnected[c] == "" })
+	away := slices.DeleteFunc(clustersWithCopies(s), func(c string) bool { return s.MultiKueue.Disconnected[c] == "" })
 	until, why := copies.lostAt.Add(min(s.Gate.widenAfter(), timing.MaxCopyWait)), "which Kueue can't reach"
 	if len(away) == 0 && copies.Recorded && !slices.Contains(copies.Clusters, d.Order[0]) {
 		away, until, why = copies.Clusters, copies.lostAt.Add(timing.OutageDetection), "from which Kueue may not have removed it yet"

@@ -46,7 +46,7 @@ func withPods(sets []shape.PodSet, n int64) []shape.PodSet {
 
 // entryOf a decision reserves the pods that the cluster admits, or all of them if their number is not
 // known.
-func (s *Situation) entryOf(d gate.Decision, cluster string) ledger.Entry {
+func entryOf(s *Situation, d gate.Decision, cluster string) ledger.Entry {
 	e := s.Entry(cluster, s.Now)
 	if n, ok := s.Request.admittedPods(d)[cluster]; ok {
 		e.PodSets = withPods(e.PodSets, n)

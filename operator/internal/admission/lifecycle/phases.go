@@ -104,26 +104,26 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:     PhaseEvicting,
-			when:      (*Situation).isEvicting,
+			when:      isEvicting,
 			condition: "evicted with quota, and MultiKueue's check is Pending; the eviction may still complete by itself",
-			step:      (*Situation).stepAwaitEviction,
+			step:      stepAwaitEviction,
 			work:      "none; looks again when it should have completed",
 			next:      []Phase{PhaseEvictionStuck, PhaseYielded},
 		},
 		{
 			phase:     PhaseEvictionStuck,
-			when:      (*Situation).isEvictionStuck,
+			when:      isEvictionStuck,
 			condition: "evicted with quota, and MultiKueue's check is Pending, for longer than an eviction takes",
-			step:      (*Situation).stepRepairEviction,
+			step:      stepRepairEviction,
 			work:      "sets the check Ready, then nominates; widens as for Nominated",
 			decides:   true,
 			next:      []Phase{PhaseYielded, PhaseReturning},
 		},
 		{
 			phase:     PhaseYielded,
-			when:      (*Situation).isPausing,
+			when:      isPausing,
 			condition: "the operator deactivated the workload to return it to its queue, and Kueue has not taken its quota yet, or the pause lasts",
-			step:      (*Situation).stepSleep,
+			step:      stepSleep,
 			work:      "none; looks again at the end of the pause",
 			next:      []Phase{PhaseReturning},
 		},
@@ -131,7 +131,7 @@ func init() { //nolint:funlen // one table
 			phase:     PhaseReturning,
 			when:      func(s *Situation) bool { return s.Record.hasYielded(s.Workload) },
 			condition: "the pause after that is over, or a user activated the workload",
-			step:      (*Situation).stepReturn,
+			step:      stepReturn,
 			work:      "activates it and removes the pause from the record",
 			next:      []Phase{PhaseWaiting},
 		},
@@ -139,23 +139,23 @@ func init() { //nolint:funlen // one table
 			phase:     PhaseQuotaLost,
 			when:      func(s *Situation) bool { return len(s.OutdatedChecks()) > 0 },
 			condition: "the check is Ready for quota that the workload has lost without an eviction, and nothing decides again before it starts",
-			step:      (*Situation).stepResetChecks,
+			step:      stepResetChecks,
 			work:      "sets the check Pending",
 			next:      []Phase{PhaseWaiting, PhaseTooManyChecks, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable},
 		},
 		{
 			phase:        PhaseUngated,
-			when:         (*Situation).isUngated,
+			when:         isUngated,
 			condition:    "no check of a gate, but one of MultiKueue, Kueue has given it all checks of its queue, and the operator nominates",
-			step:         (*Situation).stepNominateAll,
+			step:         stepNominateAll,
 			work:         "nominates every connected cluster",
 			showsForeign: true,
 		},
 		{
 			phase:        PhaseIdle,
-			when:         (*Situation).isIdle,
+			when:         isIdle,
 			condition:    "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected",
-			step:         (*Situation).stepIdle,
+			step:         stepIdle,
 			work:         "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min",
 			showsForeign: true,
 			next:         []Phase{PhaseQuotaLost, PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated},
@@ -164,7 +164,7 @@ func init() { //nolint:funlen // one table
 			phase:        PhaseRecordUnreadable,
 			when:         func(s *Situation) bool { return s.Record.Err != nil && s.Workload.Status.ClusterName == nil },
 			condition:    "the annotation plimsoll.dev/dispatch does not parse",
-			step:         (*Situation).stepResetRecord,
+			step:         stepResetRecord,
 			work:         "replaces the annotation",
 			showsForeign: true,
 			next:         []Phase{PhaseWaiting, PhaseNominated},
@@ -173,58 +173,58 @@ func init() { //nolint:funlen // one table
 			phase:        PhaseTooManyChecks,
 			when:         func(s *Situation) bool { return len(s.Checks.Own) > 1 },
 			condition:    "several checks of gates on one queue",
-			step:         (*Situation).stepReportTooManyChecks,
+			step:         stepReportTooManyChecks,
 			work:         "writes the reason to the Pending ones",
 			showsForeign: true,
 			next:         []Phase{PhaseWaiting},
 		},
 		{
 			phase:        PhasePlacedByKueue,
-			when:         func(s *Situation) bool { return s.runsAlready() && len(s.Checks.Pending(s.Workload)) > 0 },
+			when:         func(s *Situation) bool { return runsAlready(s) && len(s.Checks.Pending(s.Workload)) > 0 },
 			condition:    "the check is Pending, and Kueue chose the cluster, runs the job of the slice that the workload replaces, or started the workload before its queue had the check",
-			step:         (*Situation).stepFollowKueue,
+			step:         stepFollowKueue,
 			work:         "sets the check Ready",
 			showsForeign: true,
 		},
 		{
 			phase:        PhaseAwaitingPrimary,
-			when:         (*Situation).awaitsPrimary,
+			when:         awaitsPrimary,
 			condition:    "the check is Pending, and the workload is a component of a job whose primary component has no cluster",
-			step:         (*Situation).stepAwaitPrimary,
+			step:         stepAwaitPrimary,
 			work:         "writes the reason to the check; yields or rejects it by whenUnplaceable if the primary component has lost its quota",
 			showsForeign: true,
 			next:         []Phase{PhaseWaiting, PhaseGateUnknown, PhaseYielded},
 		},
 		{
 			phase:          PhaseGateUnknown,
-			when:           func(s *Situation) bool { return !s.Gate.Known && (s.isPending() || s.isNominating()) },
+			when:           func(s *Situation) bool { return !s.Gate.Known && (isPending(s) || isNominating(s)) },
 			condition:      "a decision is due, but the gate does not exist or was not read yet",
-			step:           (*Situation).stepReportGateUnknown,
+			step:           stepReportGateUnknown,
 			work:           "sets the check Pending, with the reason, if the gate does not exist",
 			awaitsDecision: true, showsForeign: true,
 			next: []Phase{PhaseWaiting, PhaseNominating},
 		},
 		{
 			phase:     PhaseWaiting,
-			when:      (*Situation).isPending,
+			when:      isPending,
 			condition: "the check is Pending and the gate is known",
-			step:      (*Situation).stepDecide,
+			step:      stepDecide,
 			work:      "the gate decides; writes the check; nominates if it is the operator's turn; yields or rejects by whenUnplaceable",
 			decides:   true, awaitsDecision: true, showsForeign: true,
 			next: []Phase{PhaseReady, PhaseBuiltinDispatch, PhaseNominated, PhaseYielded, PhaseGateUnknown, PhaseTooManyChecks},
 		},
 		{
 			phase:        PhaseBuiltinDispatch,
-			when:         func(s *Situation) bool { return s.isReady() && s.Dispatch() == BuiltinDispatch },
+			when:         func(s *Situation) bool { return isReady(s) && s.Dispatch() == BuiltinDispatch },
 			condition:    "the check is Ready and the operator does not nominate",
-			step:         (*Situation).stepWatchBuiltinDispatcher,
+			step:         stepWatchBuiltinDispatcher,
 			work:         "reports on gate and workload if no cluster is nominated within 30 s",
 			showsForeign: true,
 			next:         []Phase{PhaseQuotaLost},
 		},
 		{
 			phase:        PhaseReady,
-			when:         func(s *Situation) bool { return s.isReady() && !s.MayNominate() },
+			when:         func(s *Situation) bool { return isReady(s) && !s.MayNominate() },
 			condition:    "the check is Ready; another check is not, or MultiKueue wants no nomination",
 			step:         func(*Situation) Step { return Step{} },
 			work:         "leaves the wait queue",
@@ -233,27 +233,27 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:        PhaseRevoked,
-			when:         func(s *Situation) bool { return s.isReady() && s.isRevoked() },
+			when:         func(s *Situation) bool { return isReady(s) && isRevoked(s) },
 			condition:    "another component removed a nomination of the gate",
-			step:         (*Situation).stepRenominate,
+			step:         stepRenominate,
 			work:         "nominates the cluster again and reports the conflict",
 			showsForeign: true,
 			next:         []Phase{PhaseNominated},
 		},
 		{
 			phase:     PhaseNominated,
-			when:      func(s *Situation) bool { return s.isReady() && len(s.Workload.Status.NominatedClusterNames) > 0 },
+			when:      func(s *Situation) bool { return isReady(s) && len(s.Workload.Status.NominatedClusterNames) > 0 },
 			condition: "clusters are nominated, and none has admitted the workload",
-			step:      (*Situation).stepWiden,
+			step:      stepWiden,
 			work:      "widens the nomination when it is late, and returns the workload to its queue in the end. Returns it at once in two cases: the nomination was a [repair](kueue.md#healing) that is complete; or the workload lost the quota of the nomination, and the gate would not nominate one of these clusters now. Records nominations of other components",
 			decides:   true, showsForeign: true,
 			next: []Phase{PhaseRevoked, PhaseNominating, PhaseYielded},
 		},
 		{
 			phase:     PhaseNominating,
-			when:      (*Situation).isNominating,
+			when:      isNominating,
 			condition: "the check is Ready, every other check too, and no cluster is nominated",
-			step:      (*Situation).stepDecide,
+			step:      stepDecide,
 			work:      "the gate decides; nominates, or sets the check Pending",
 			decides:   true, awaitsDecision: true, showsForeign: true,
 			next: []Phase{PhaseNominated, PhaseWaiting, PhaseGateUnknown},
@@ -288,7 +288,7 @@ func Next(s *Situation) Step {
 	row := rowOf(PhaseOf(s))
 	next := row.step(s)
 	if row.showsForeign {
-		next.Conflict = s.conflict(next.Conflict)
+		next.Conflict = conflictOf(s, next.Conflict)
 	}
 	return next
 }
@@ -302,47 +302,47 @@ func (s *Situation) Decides() bool {
 }
 
 // isEvicting reports whether Kueue has time left to complete an eviction with the operator's help.
-func (s *Situation) isEvicting() bool {
-	_, remaining := s.eviction()
+func isEvicting(s *Situation) bool {
+	_, remaining := eviction(s)
 	return remaining > 0
 }
 
-func (s *Situation) isEvictionStuck() bool {
-	isStuck, _ := s.eviction()
+func isEvictionStuck(s *Situation) bool {
+	isStuck, _ := eviction(s)
 	return isStuck
 }
 
 // eviction reports whether an eviction waits for a nomination, and how much time it has before it counts as stuck.
-func (s *Situation) eviction() (isStuck bool, remaining time.Duration) {
+func eviction(s *Situation) (isStuck bool, remaining time.Duration) {
 	if s.Dispatch() != OwnDispatch {
 		return false, 0
 	}
 	return kueuestate.IsEvictionStuck(s.Workload, s.Checks.MultiKueue, s.MultiKueue.EvictionLag, s.Now)
 }
 
-func (s *Situation) isPausing() bool {
+func isPausing(s *Situation) bool {
 	return s.Record.hasYielded(s.Workload) && !kueuestate.IsActive(s.Workload) && (kueuestate.HoldsQuota(s.Workload) || s.Now.Before(s.Record.returnsAt(s.Workload)))
 }
 
-func (s *Situation) isUngated() bool {
+func isUngated(s *Situation) bool {
 	return len(s.Checks.Own) == 0 && s.Dispatch() == OwnDispatch && !s.Queue.LacksChecks
 }
 
-func (s *Situation) isIdle() bool {
+func isIdle(s *Situation) bool {
 	isPlaced := s.Workload.Status.ClusterName != nil && len(s.Checks.Pending(s.Workload)) == 0
 	return len(s.Checks.Own) == 0 || !kueuestate.AcceptsCheckUpdate(s.Workload) || isPlaced
 }
 
-func (s *Situation) isPending() bool { return s.Check().State == kueue.CheckStatePending }
+func isPending(s *Situation) bool { return s.Check().State == kueue.CheckStatePending }
 
-func (s *Situation) isReady() bool { return s.Check().State == kueue.CheckStateReady }
+func isReady(s *Situation) bool { return s.Check().State == kueue.CheckStateReady }
 
 // isRevoked reports whether another component removed a nomination of the gate.
-func (s *Situation) isRevoked() bool {
-	return len(s.renominationList()) > len(s.Workload.Status.NominatedClusterNames)
+func isRevoked(s *Situation) bool {
+	return len(renominationList(s)) > len(s.Workload.Status.NominatedClusterNames)
 }
 
 // isNominating reports whether the gate may nominate, and no cluster is nominated or was.
-func (s *Situation) isNominating() bool {
-	return s.isReady() && s.MayNominate() && !s.isRevoked() && len(s.Workload.Status.NominatedClusterNames) == 0
+func isNominating(s *Situation) bool {
+	return isReady(s) && s.MayNominate() && !isRevoked(s) && len(s.Workload.Status.NominatedClusterNames) == 0
 }

@@ -41,7 +41,7 @@ func RequirementsOnNodes(wl *kueue.Workload, own []string, flavorLabels map[stri
 
 // pinsPods reports whether the gate pins the workload's pods to the chosen cluster. With
 // MultiKueue it must not.
-func (s *Situation) pinsPods() bool {
+func pinsPods(s *Situation) bool {
 	return s.Dispatch() == Local && s.Gate.Spec.PodSetUpdates != nil
 }
 
@@ -83,14 +83,14 @@ func (r Request) requiredPins(labels map[string]string) []string {
 }
 
 func limitOfPins(s *Situation) string {
-	if !s.pinsPods() {
+	if !pinsPods(s) {
 		return ""
 	}
 	return fmt.Sprintf("%q", s.Request.requiredPins(s.Gate.Spec.PodSetUpdates.NodeSelector))
 }
 
 func excludeByPins(s *Situation, c *gate.Candidate) {
-	if !s.pinsPods() {
+	if !pinsPods(s) {
 		return
 	}
 	if selector := s.Request.contradiction(s.Gate.nodeSelectorFor(c.Name)); selector != "" {

@@ -33,7 +33,7 @@ func (s *Situation) WaitsForPods() (time.Duration, bool) {
 // stepIdle reports an admitted workload once if its pods do not
 // become ready: the gate's work is done, but its decision may have been wrong. Kueue requeues
 // such a workload if waitForPodsReady in its configuration says so.
-func (s *Situation) stepIdle() Step {
+func stepIdle(s *Situation) Step {
 	next := Step{}
 	waited, waits := s.WaitsForPods()
 	switch {

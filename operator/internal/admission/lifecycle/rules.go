@@ -11,12 +11,12 @@ import (
 // Rules are the gate's rules for the workload. What they read of it, apart from its rank, are limits.
 func (s *Situation) Rules() gate.Rules {
 	rules := gate.RulesOf(&s.Gate.Spec)
-	rules.Incumbents = s.SentTo()
-	if s.hasPlaceInJob() {
+	rules.Incumbents = SentTo(s)
+	if hasPlaceInJob(s) {
 		rules.Incumbents = append(rules.Incumbents, s.Job.Cluster)
 	}
 	rules.Hold.Gate = s.Gate.Name
-	rules.Rank, rules.RunsFor = s.Rank(), s.runTimeLimit()
+	rules.Rank, rules.RunsFor = s.Rank(), runTimeLimit(s)
 	if s.Request.Facts.Remote {
 		rules.PreemptsLowerPriority, rules.Reclaim = s.Queue.PreemptsLowerPriority, s.Queue.Reclaim
 		rules.PreemptsUncounted, rules.CohortQueues = s.Queue.PreemptsUncounted, s.Queue.CohortQueues
@@ -32,21 +32,21 @@ func limitOfPreemption(s *Situation) string {
 }
 
 func limitOfRunTime(s *Situation) string {
-	if limit := s.runTimeLimit(); limit > 0 {
+	if limit := runTimeLimit(s); limit > 0 {
 		return limit.String()
 	}
 	return ""
 }
 
 func limitOfHold(s *Situation) string {
-	if s.mayHold() {
+	if mayHold(s) {
 		return ""
 	}
 	return "holds no cluster"
 }
 
 // runTimeLimit is the longest time for which the workload's job runs, rounded up; zero = unknown.
-func (s *Situation) runTimeLimit() time.Duration { return roundUp(s.Job.maxRunTime(s.Workload)) }
+func runTimeLimit(s *Situation) time.Duration { return roundUp(s.Job.maxRunTime(s.Workload)) }
 
 // roundUp rounds up a duration by at most an eighth, to one of eight values between two powers of
 // two. Jobs with many different limits then wait in few lines.

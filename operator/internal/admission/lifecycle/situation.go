@@ -199,7 +199,7 @@ func (s *Situation) MayYield() bool {
 	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.HasRetries(s.Workload) || s.Checks.Awaited(s.Workload) != "":
 		return false
 	case PhaseOf(s) == PhaseAwaitingPrimary:
-		return s.mayYieldWithPrimary()
+		return mayYieldWithPrimary(s)
 	}
 	return PhaseOf(s) == PhaseWaiting && s.Now.Sub(kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now)) >= timing.Seconds(rule.YieldAfterSeconds, timing.DefaultYieldAfter)
 }
@@ -227,7 +227,7 @@ func (s *Situation) Rank() order.Rank {
 func (s *Situation) WaitEntry(key registry.QueryKey) waitqueue.Entry {
 	e := waitqueue.Entry{Workload: s.Key, Key: key, Rank: s.Rank(), Aging: gate.RulesOf(&s.Gate.Spec).Hold.Aging}
 	if key.Facts != "" {
-		e.PodSets, e.Limits = s.JobFacts().PodSets, s.limits()
+		e.PodSets, e.Limits = s.JobFacts().PodSets, limits(s)
 	}
 	return e
 }
@@ -256,7 +256,7 @@ func (s *Situation) Check() *kueue.AdmissionCheckState {
 // runsAlready reports whether Kueue has chosen the cluster itself, has started the workload on the hub
 // before its ClusterQueue got the check, or runs the job of the slice that the workload replaces. Kueue
 // adds the check to running workloads, too.
-func (s *Situation) runsAlready() bool {
+func runsAlready(s *Situation) bool {
 	return s.Workload.Status.ClusterName != nil || s.Dispatch() == Local && kueuestate.IsAdmitted(s.Workload) || s.Job.RunningSlice != nil
 }
 
@@ -275,6 +275,6 @@ func (s *Situation) MayNominate() bool {
 
 // readyDecidesPlacement reports whether a Ready check is the gate's last word: nothing of
 // ours decides again where the workload goes. A workload that Kueue pins goes elsewhere.
-func (s *Situation) readyDecidesPlacement() bool {
+func readyDecidesPlacement(s *Situation) bool {
 	return s.Dispatch() == Local || s.Dispatch() == BuiltinDispatch && !kueuestate.IsPinnedByKueue(s.Workload)
 }

@@ -41,7 +41,7 @@ func TestDecides(t *testing.T) {
 // Samples of devices and of the quota have times of their own.
 func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
 	s := situationWith(func(s *Situation) { s.Gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
-	list := s.usable([]gate.Candidate{{Name: "cluster1", SampledAt: fixture.Noon, QuotaSampledAt: fixture.Noon.Add(-time.Minute)}})
+	list := usable(s, []gate.Candidate{{Name: "cluster1", SampledAt: fixture.Noon, QuotaSampledAt: fixture.Noon.Add(-time.Minute)}})
 	i := slices.IndexFunc(list, func(c gate.Candidate) bool { return c.Name == "cluster1" })
 	if i < 0 || !list[i].SampledAt.Equal(fixture.Noon) || !list[i].QuotaSampledAt.Equal(fixture.Noon.Add(-time.Minute)) {
 		t.Errorf("candidates %+v", list)
@@ -73,7 +73,7 @@ func TestWaitAfter(t *testing.T) {
 		{gate.ReasonQueued, key, true},
 		{gate.ReasonOrphanedCopy, registry.QueryKey{Gate: "gpu"}, false},
 	} {
-		e := s.waitAfter(gate.Decision{State: gate.Pending, Reason: tc.reason}, key)
+		e := waitAfter(s, gate.Decision{State: gate.Pending, Reason: tc.reason}, key)
 		if e == nil || e.Key != tc.want || e.HasRoom != tc.hasRoom {
 			t.Errorf("%s: %+v, want key %+v, has room: %t", tc.reason, e, tc.want, tc.hasRoom)
 		}
@@ -101,8 +101,8 @@ func TestNominationsThatLastLong(t *testing.T) {
 				s.Now = fixture.Noon.Add(30 * time.Second)
 			})
 			tc.change(s)
-			if s.IsWideningDue() != tc.widen || s.isOverdue() != tc.overdue {
-				t.Errorf("phase %s: widening is due: %t, overdue: %t", PhaseOf(s), s.IsWideningDue(), s.isOverdue())
+			if s.IsWideningDue() != tc.widen || isOverdue(s) != tc.overdue {
+				t.Errorf("phase %s: widening is due: %t, overdue: %t", PhaseOf(s), s.IsWideningDue(), isOverdue(s))
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestWritesOfADecision(t *testing.T) {
 			s := situationWith(func(s *Situation) { fixture.WithRecord(s.Workload, dispatch.Record{Yields: 1}) })
 			tc.change(s)
 			var record, check, event bool
-			for _, w := range s.WriteDecision(tc.d, s.Record.Record) {
+			for _, w := range WriteDecision(s, tc.d, s.Record.Record) {
 				record, check, event = record || w.Record != nil, check || w.Check != nil, event || w.Event != nil
 			}
 			if record != tc.record || check != tc.check || event != tc.event {

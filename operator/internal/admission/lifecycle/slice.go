@@ -19,7 +19,7 @@ const reasonReplacesSlice = "ReplacesSlice"
 // its own earlier ones. The copy of a slice may have the missing devices, or their quota, and keeps them
 // until the new slice is there. Users can write a record, so a cluster that only a record names gives no
 // devices that are held for others, and the workload waits for its turn.
-func (s *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
+func followReplacedSlice(s *Situation, d gate.Decision) gate.Decision {
 	if d.Reason != gate.ReasonNoRoom && d.Reason != gate.ReasonHeld {
 		return d
 	}
@@ -46,7 +46,7 @@ func (s *Situation) followReplacedSlice(d gate.Decision) gate.Decision {
 //
 // The ledger reserves all pods. The entry of the old slice, which ends now, may be the only one that has
 // the running pods.
-func (s *Situation) followRunningSlice() (message string, updates []kueue.PodSetUpdate, res *Reservation) {
+func followRunningSlice(s *Situation) (message string, updates []kueue.PodSetUpdate, res *Reservation) {
 	message = "it replaces Workload " + s.Job.RunningSlice.Name + ", whose job already runs"
 	cluster := s.Checks.SentCluster(s.Job.RunningSlice)
 	if cluster == "" {
@@ -65,14 +65,14 @@ func (s *Situation) followRunningSlice() (message string, updates []kueue.PodSet
 // elastic job arrives with status.clusterName set, and MultiKueue waits for every other check
 // before it updates the running copy. Without MultiKueue, the workload replaces a slice that runs, or
 // was admitted before its ClusterQueue got the check.
-func (s *Situation) stepFollowKueue() Step {
+func stepFollowKueue(s *Situation) Step {
 	next, w := Step{}, &CheckWrite{Names: s.Checks.Own, RememberReason: true}
 	message := "the job ran before its queue had this check"
 	switch cluster := s.Workload.Status.ClusterName; {
 	case cluster != nil:
 		message = "Kueue placed it on " + *cluster + ", where the job already runs"
 	case s.Job.RunningSlice != nil:
-		message, w.PodSetUpdates, next.Reservation = s.followRunningSlice()
+		message, w.PodSetUpdates, next.Reservation = followRunningSlice(s)
 	}
 	w.Decision = gate.Decision{State: gate.Ready, Reason: "PlacedByKueue", Message: message}
 	next.Decision = &w.Decision

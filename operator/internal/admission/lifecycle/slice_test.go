@@ -15,10 +15,10 @@ func TestSliceDoesNotWaitForItsTurn(t *testing.T) {
 			s.Room.Preceding, s.Job.SliceOn, s.Job.SliceSeenOn = types.NamespacedName{Namespace: "team-b", Name: "first"}, []string{"cluster2"}, seenOn
 		}))
 	}
-	if d, clusters, _ := slice("cluster2").Decide(); d.State != gate.Ready || len(clusters) != 1 || clusters[0] != "cluster2" {
+	if d, clusters, _ := Decide(slice("cluster2")); d.State != gate.Ready || len(clusters) != 1 || clusters[0] != "cluster2" {
 		t.Errorf("%s %q for %v, want cluster2", d.State, d.Message, clusters)
 	}
-	if d, clusters, _ := slice().Decide(); d.Reason != gate.ReasonQueued || len(clusters) > 0 {
+	if d, clusters, _ := Decide(slice()); d.Reason != gate.ReasonQueued || len(clusters) > 0 {
 		t.Errorf("only a record names the cluster: %s %q for %v, want Queued", d.State, d.Message, clusters)
 	}
 }
@@ -28,11 +28,11 @@ func TestSliceDoesNotWaitForItsTurn(t *testing.T) {
 func TestRecordOfASliceGivesNoHeldDevices(t *testing.T) {
 	held := gate.Decision{State: gate.Pending, Reason: gate.ReasonHeld, Verdicts: []gate.Verdict{{Cluster: "cluster2", Rejection: gate.RejectHeld}}}
 	s := &Situation{Job: Job{SliceOn: []string{"cluster2"}}}
-	if d := s.followReplacedSlice(held); d.State != gate.Pending {
+	if d := followReplacedSlice(s, held); d.State != gate.Pending {
 		t.Errorf("%s for %v, want Pending", d.State, d.Order)
 	}
 	s.Job.SliceSeenOn = []string{"cluster2"}
-	if d := s.followReplacedSlice(held); d.State != gate.Ready {
+	if d := followReplacedSlice(s, held); d.State != gate.Ready {
 		t.Errorf("%s, want Ready", d.State)
 	}
 }

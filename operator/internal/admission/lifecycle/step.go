@@ -109,7 +109,7 @@ const (
 
 // Nominate returns the writes of a nomination: the record, which has to outlive an
 // eviction, then the list of clusters. record nil = the workload has no record.
-func (s *Situation) Nominate(clusters []string, record *dispatch.Record, reason, message string) []Write {
+func Nominate(clusters []string, record *dispatch.Record, reason, message string) []Write {
 	var writes []Write
 	if record != nil {
 		writes = append(writes, Write{Record: &RecordWrite{Record: *record}})

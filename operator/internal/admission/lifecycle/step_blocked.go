@@ -21,7 +21,7 @@ import (
 // stepSleep waits until the pause of a yielded workload is over. The pause does not end before Kueue
 // has taken the quota, which is a change of the workload: Kueue may begin the eviction late, such as
 // after a restart, and would not evict a workload that is active again.
-func (s *Situation) stepSleep() Step {
+func stepSleep(s *Situation) Step {
 	return Step{RequeueAfter: max(0, s.Record.returnsAt(s.Workload).Sub(s.Now))}
 }
 
@@ -42,7 +42,7 @@ func (r Record) returnsAt(wl *kueue.Workload) time.Time {
 
 // stepReturn activates a yielded workload. If a user activated it already, only the record
 // changes.
-func (s *Situation) stepReturn() Step {
+func stepReturn(s *Situation) Step {
 	w := RecordWrite{Record: s.Record.Woken()}
 	if !kueuestate.IsActive(s.Workload) {
 		active := true
@@ -53,7 +53,7 @@ func (s *Situation) stepReturn() Step {
 
 // stepResetRecord replaces an annotation that does not parse. What is nominated begins a new
 // attempt.
-func (s *Situation) stepResetRecord() Step {
+func stepResetRecord(s *Situation) Step {
 	const reason = "BadAnnotation"
 	record := dispatch.Record{}
 	if nominated := s.Workload.Status.NominatedClusterNames; len(nominated) > 0 {
@@ -67,46 +67,46 @@ func (s *Situation) stepResetRecord() Step {
 
 // stepReportTooManyChecks blocks the Pending checks of a queue with several checks of ours.
 // A check that was Ready before the others were added stays Ready.
-func (s *Situation) stepReportTooManyChecks() Step {
+func stepReportTooManyChecks(s *Situation) Step {
 	pending := s.Checks.Pending(s.Workload)
 	if len(pending) == 0 {
 		return Step{}
 	}
 	message := gate.TooManyChecksMessage(s.Checks.Own)
-	next := Step{Wait: s.waitWithoutResults()}
+	next := Step{Wait: waitWithoutResults(s)}
 	if slices.ContainsFunc(pending, func(name string) bool { return kueuestate.FindCheck(s.Workload, name).Message != message }) {
-		next.Writes = s.Block(pending, message)
+		next.Writes = Block(s, pending, message)
 	}
 	return next
 }
 
 // waitWithoutResults is the entry of a workload that no decision can be made for.
-func (s *Situation) waitWithoutResults() *waitqueue.Entry {
+func waitWithoutResults(s *Situation) *waitqueue.Entry {
 	e := s.WaitEntry(registry.QueryKey{Gate: s.Gate.Name})
 	return &e
 }
 
 // stepReportGateUnknown blocks a workload whose gate does not exist. A gate that merely was
 // not read yet is no news: the workload keeps its place in the gate's order.
-func (s *Situation) stepReportGateUnknown() Step {
+func stepReportGateUnknown(s *Situation) Step {
 	if s.Gate.Exists {
 		e := s.WaitEntry(s.Room.Key)
 		return Step{Wait: &e}
 	}
-	next := Step{Wait: s.waitWithoutResults()}
+	next := Step{Wait: waitWithoutResults(s)}
 	message := "PlacementGate " + s.Gate.Name + " does not exist"
 	if s.Gate.Name == "" {
 		next.Wait, message = nil, "AdmissionCheck "+s.Checks.Own[0]+" names no PlacementGate: correct its spec.parameters"
 	}
 	if s.Check().Message != message {
-		next.Writes = s.Block(s.Checks.Own, message)
+		next.Writes = Block(s, s.Checks.Own, message)
 	}
 	return next
 }
 
 // Block sets checks Pending because no gate decides. That time does not count as time
 // without room.
-func (s *Situation) Block(checks []string, message string) []Write {
+func Block(s *Situation, checks []string, message string) []Write {
 	writes := s.Record.writeClock(s.Record.CountUnplaced(false, kueuestate.PendingSince(s.Workload, checks[0], s.Now), s.Now))
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: message}
 	return append(writes, Write{
@@ -117,7 +117,7 @@ func (s *Situation) Block(checks []string, message string) []Write {
 
 // stepWatchBuiltinDispatcher reports, on the gate and once on the workload, that Kueue's
 // dispatcher nominates nothing although the operator leaves nominations to it.
-func (s *Situation) stepWatchBuiltinDispatcher() Step {
+func stepWatchBuiltinDispatcher(s *Situation) Step {
 	next := Step{}
 	since := kueuestate.UnnominatedSince(s.Workload, s.Checks.MultiKueue)
 	if len(s.MultiKueue.Connected) == 0 || since.IsZero() {
@@ -143,10 +143,10 @@ func (s *Situation) stepWatchBuiltinDispatcher() Step {
 	return next
 }
 
-// conflict returns evidence that another dispatcher nominated clusters. The evidence of the
+// conflictOf returns evidence that another dispatcher nominated clusters. The evidence of the
 // step itself comes first. Nominations from before the gate's decision are no evidence: the
 // check may be new on the queue.
-func (s *Situation) conflict(ofStep *conflict) *conflict {
+func conflictOf(s *Situation, ofStep *conflict) *conflict {
 	if ofStep != nil || len(s.Checks.Own) == 0 || s.Dispatch() != OwnDispatch || s.Record.Err != nil {
 		return ofStep
 	}
@@ -161,7 +161,7 @@ func (s *Situation) conflict(ofStep *conflict) *conflict {
 		if at.Before(s.Check().LastTransitionTime.Time) { // it ran before the gate's decision
 			return nil
 		}
-	case !s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) && !s.Record.Repair && !s.isOfLostQuota(): // the operator records before it nominates
+	case !s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) && !s.Record.Repair && !isOfLostQuota(s): // the operator records before it nominates
 		foreign = clusters
 	}
 	if len(foreign) == 0 {

@@ -21,39 +21,39 @@ import (
 
 // stepDecide lets the gate decide, writes its check and, if the nomination is the gate's
 // turn, nominates.
-func (s *Situation) stepDecide() Step {
+func stepDecide(s *Situation) Step {
 	next := Step{}
 	key := registry.QueryKey{Gate: s.Gate.Name}
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: gate.Truncate("PlacementGate " + s.Gate.Name + " is not ready: " + s.Gate.Problem)}
 	var clusters []string
 	if s.Gate.Problem == "" {
 		key = s.Room.Key
-		d, clusters, next.RequeueAfter = s.Decide()
-		next.Reservation = s.Reserve(clusters, d)
+		d, clusters, next.RequeueAfter = Decide(s)
+		next.Reservation = Reserve(s, clusters, d)
 	}
 	record := s.Record.Record
 	if d.State == gate.Pending {
-		d, record = s.WhenUnplaceable(d)
+		d, record = WhenUnplaceable(s, d)
 	}
-	d.Hold = s.UsableHold(d)
+	d.Hold = UsableHold(s, d)
 	if next.Reservation != nil {
 		next.Reservation.Hold = d.Hold
 	}
 	next.Decision = &d
-	next.Writes = s.WriteDecision(d, record)
-	next.Event = s.holdEvent(d)
+	next.Writes = WriteDecision(s, d, record)
+	next.Event = holdEvent(s, d)
 	if d.State == gate.Pending {
-		next.Wait = s.waitAfter(d, key)
+		next.Wait = waitAfter(s, d, key)
 		if next.RequeueAfter == 0 {
-			next.RequeueAfter = earliest(s.unplaceableAfter(), s.keepsMessage(d))
+			next.RequeueAfter = earliest(unplaceableAfter(s), keepsMessage(s, d))
 		}
 	}
 	if d.State != gate.Ready || !s.MayNominate() {
 		return next
 	}
-	message := d.Message + s.orphanNote(clusters, d.Order[0])
+	message := d.Message + orphanNote(s, clusters, d.Order[0])
 	record = record.Begin(clusters, kueuestate.QuotaReservedAt(s.Workload), message, s.Now)
-	next.Writes = append(next.Writes, s.Nominate(record.Nominated, &record, ReasonNominated, message)...)
+	next.Writes = append(next.Writes, Nominate(record.Nominated, &record, ReasonNominated, message)...)
 	next.RequeueAfter = s.Gate.widenAfter()
 	return next
 }
@@ -61,9 +61,9 @@ func (s *Situation) stepDecide() Step {
 // waitAfter is the workload's entry in the wait queue after a Pending decision. A workload that waits
 // for its last copy leaves its line, which it would stop although others have room: it looks again
 // by itself.
-func (s *Situation) waitAfter(d gate.Decision, key registry.QueryKey) *waitqueue.Entry {
+func waitAfter(s *Situation, d gate.Decision, key registry.QueryKey) *waitqueue.Entry {
 	if d.Reason == gate.ReasonOrphanedCopy {
-		return s.waitWithoutResults()
+		return waitWithoutResults(s)
 	}
 	e := s.WaitEntry(key)
 	e.HasRoom = d.Reason == gate.ReasonQueued
@@ -73,22 +73,22 @@ func (s *Situation) waitAfter(d gate.Decision, key registry.QueryKey) *waitqueue
 // Decide finds the clusters that can take the workload. The returned clusters are those to
 // nominate; without MultiKueue, or with Kueue's built-in dispatcher, the chosen one. wait is
 // the time for which a possible orphaned copy keeps the workload from going elsewhere.
-func (s *Situation) Decide() (d gate.Decision, clusters []string, wait time.Duration) {
+func Decide(s *Situation) (d gate.Decision, clusters []string, wait time.Duration) {
 	d = s.Decision(s.Record.Attempt + 1)
-	d = s.revise(d)
+	d = revise(s, d)
 	switch {
 	case d.State != gate.Ready:
-	case s.mustQueue(d):
+	case mustQueue(s, d):
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
 			Message: QueuedMessage(s.Room.Preceding.String())}
-	case s.awaitsJobQuota():
+	case awaitsJobQuota(s):
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
 			Message: "there is room, but Kueue may be about to reserve quota for other components of the job"}
 	case s.MayNominate():
-		if d, wait = s.waitForCopies(d); d.State == gate.Ready {
-			clusters = s.nominationList(d)
+		if d, wait = waitForCopies(s, d); d.State == gate.Ready {
+			clusters = nominationList(s, d)
 		}
-	case s.readyDecidesPlacement(), s.Job.Cluster != "":
+	case readyDecidesPlacement(s), s.Job.Cluster != "":
 		clusters = d.Order[:1]
 	}
 	return d, clusters, wait
@@ -101,9 +101,9 @@ func QueuedMessage(preceding string) string {
 
 // mustQueue reports whether a workload that ranks before is decided first. A part of a job that is on
 // its way already, or that was counted when its job was placed, does not wait for others.
-func (s *Situation) mustQueue(d gate.Decision) bool {
+func mustQueue(s *Situation, d gate.Decision) bool {
 	isOnItsWay := d.Reason == reasonReplacesSlice && slices.ContainsFunc(d.Order, func(c string) bool { return slices.Contains(s.Job.SliceSeenOn, c) })
-	return s.Gate.Decide == nil && !s.Room.HasTurn && s.Room.Preceding != (types.NamespacedName{}) && !s.hasPlaceInJob() && !isOnItsWay
+	return s.Gate.Decide == nil && !s.Room.HasTurn && s.Room.Preceding != (types.NamespacedName{}) && !hasPlaceInJob(s) && !isOnItsWay
 }
 
 // Decision of the gate for an attempt. It is empty if the gate can't decide: then nothing is
@@ -125,7 +125,7 @@ func (s *Situation) Decision(attempt int) gate.Decision {
 //  3. If the operator stopped between the annotation and the nomination, those of the annotation.
 //  4. Else the clusters that may hold a copy of an earlier attempt, or of the slice that the workload
 //     replaces.
-func (s *Situation) SentTo() []string {
+func SentTo(s *Situation) []string {
 	if sent := s.SentByCheck(); sent != "" {
 		return []string{sent}
 	}
@@ -135,13 +135,13 @@ func (s *Situation) SentTo() []string {
 	case s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)):
 		return s.Record.Nominated
 	}
-	return s.possibleCopies()
+	return clustersWithCopies(s)
 }
 
 // SentByCheck is the cluster that a Ready check chose. With Kueue's built-in dispatcher it is
 // the best guess at where the workload goes. Empty = none yet.
 func (s *Situation) SentByCheck() string {
-	if !s.readyDecidesPlacement() {
+	if !readyDecidesPlacement(s) {
 		return ""
 	}
 	return s.Checks.SentCluster(s.Workload)
@@ -150,12 +150,12 @@ func (s *Situation) SentByCheck() string {
 // nominationList is what is nominated already, which may have admitted the workload, then
 // the choice, then the clusters that may hold a copy if only room speaks against them: the copy
 // itself may take that room.
-func (s *Situation) nominationList(d gate.Decision) []string {
+func nominationList(s *Situation, d gate.Decision) []string {
 	clusters := slices.Clone(s.Workload.Status.NominatedClusterNames)
 	if !slices.Contains(clusters, d.Order[0]) {
 		clusters = append(clusters, d.Order[0])
 	}
-	for _, c := range s.possibleCopies() {
+	for _, c := range clustersWithCopies(s) {
 		mayHoldCopy := slices.ContainsFunc(d.Verdicts, func(v gate.Verdict) bool { return v.Cluster == c && v.Rejection.MayHoldCopy() })
 		if mayHoldCopy && !slices.Contains(clusters, c) && len(clusters) < dispatch.MaxNominated {
 			clusters = append(clusters, c)
@@ -165,7 +165,7 @@ func (s *Situation) nominationList(d gate.Decision) []string {
 }
 
 // orphanNote names the clusters that are nominated only because they may hold a copy.
-func (s *Situation) orphanNote(clusters []string, choice string) string {
+func orphanNote(s *Situation, clusters []string, choice string) string {
 	orphans := clusters[max(len(s.Workload.Status.NominatedClusterNames), slices.Index(clusters, choice)+1):]
 	if len(orphans) == 0 {
 		return ""
@@ -183,9 +183,9 @@ func (s *Situation) orphanNote(clusters []string, choice string) string {
 // Reserve debits the chosen clusters that have room. Where a cluster has none, the workload
 // may never take anything. Clusters whose nomination outlived the ledger's TTL are not
 // debited again. What the placement of the job reserved for a component stays while it waits.
-func (s *Situation) Reserve(clusters []string, d gate.Decision) *Reservation {
+func Reserve(s *Situation, clusters []string, d gate.Decision) *Reservation {
 	res := &Reservation{Kept: s.Workload.Status.NominatedClusterNames, AdmittedPods: s.Request.admittedPods(d)}
-	if s.hasPlaceInJob() {
+	if hasPlaceInJob(s) {
 		res.Kept = append(slices.Clone(res.Kept), s.Job.Cluster)
 	}
 	var expired []string
@@ -194,7 +194,7 @@ func (s *Situation) Reserve(clusters []string, d gate.Decision) *Reservation {
 	}
 	for _, c := range clusters {
 		if slices.Contains(d.Order, c) && !slices.Contains(expired, c) {
-			res.Entries = append(res.Entries, s.entryOf(d, c))
+			res.Entries = append(res.Entries, entryOf(s, d, c))
 			res.Entries = append(res.Entries, s.ComponentEntries(c, s.Now)...)
 		}
 	}
@@ -202,8 +202,8 @@ func (s *Situation) Reserve(clusters []string, d gate.Decision) *Reservation {
 }
 
 // UsableHold returns the hold of a decision; nil if no cluster may be held for the workload.
-func (s *Situation) UsableHold(d gate.Decision) *ledger.Hold {
-	if !s.mayHold() {
+func UsableHold(s *Situation, d gate.Decision) *ledger.Hold {
+	if !mayHold(s) {
 		return nil
 	}
 	return d.Hold
@@ -211,10 +211,12 @@ func (s *Situation) UsableHold(d gate.Decision) *ledger.Hold {
 
 // mayHold reports whether a cluster may be held for the workload. It may not while the workload waits for
 // another check, without which it does not start, or components of its job for quota.
-func (s *Situation) mayHold() bool { return s.Checks.Awaited(s.Workload) == "" && !s.Job.lacksQuota(s.Workload) }
+func mayHold(s *Situation) bool {
+	return s.Checks.Awaited(s.Workload) == "" && !s.Job.lacksQuota(s.Workload)
+}
 
 // holdEvent is the event of a hold that begins; nil = none does.
-func (s *Situation) holdEvent(d gate.Decision) *Notice {
+func holdEvent(s *Situation, d gate.Decision) *Notice {
 	if d.Hold == nil || slices.ContainsFunc(s.Room.View.Holds(), func(h ledger.Hold) bool { return h.UID == d.Hold.UID && h.Cluster == d.Hold.Cluster }) {
 		return nil
 	}
@@ -227,7 +229,7 @@ func (s *Situation) holdEvent(d gate.Decision) *Notice {
 
 // unplaceableAfter is the time until WhenUnplaceable may apply to the workload; zero = never.
 // The wait queue wakes only the first workloads of each line.
-func (s *Situation) unplaceableAfter() time.Duration {
+func unplaceableAfter(s *Situation) time.Duration {
 	if s.Job.Cluster != "" {
 		return 0
 	}
@@ -251,7 +253,7 @@ func (s *Situation) Entry(cluster string, debitedAt time.Time) ledger.Entry {
 // time without room towards giving up. A workload yields only to another pending one. A component
 // whose job has a cluster does neither: when a component loses its quota, MultiKueue deletes the
 // job on the worker, with all components that run there.
-func (s *Situation) WhenUnplaceable(d gate.Decision) (gate.Decision, dispatch.Record) {
+func WhenUnplaceable(s *Situation, d gate.Decision) (gate.Decision, dispatch.Record) {
 	rule, since := s.Gate.Spec.WhenUnplaceable, kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now)
 	isPlaced := s.Job.Cluster != ""
 	record := s.Record.CountUnplaced(d.NoRoomAnywhere && rule.GiveUpAfterSeconds != nil && !isPlaced, since, s.Now)
@@ -268,7 +270,7 @@ func (s *Situation) WhenUnplaceable(d gate.Decision) (gate.Decision, dispatch.Re
 // WriteDecision returns the writes of a decision: the record if the clock of giving up
 // started, stopped or was reset, then the check if it changes. Kueue deactivates a workload as soon as
 // its check is Rejected, so that a later write could be a conflict.
-func (s *Situation) WriteDecision(d gate.Decision, record dispatch.Record) []Write {
+func WriteDecision(s *Situation, d gate.Decision, record dispatch.Record) []Write {
 	if d.State == gate.Rejected {
 		record = record.GivenUp()
 	}
@@ -283,45 +285,45 @@ func (s *Situation) WriteDecision(d gate.Decision, record dispatch.Record) []Wri
 	if string(old.State) == string(d.State) && (old.Message == d.Message || d.State == gate.Ready) {
 		return writes
 	}
-	if s.keepsMessage(d) > 0 {
+	if keepsMessage(s, d) > 0 {
 		return writes
 	}
 	kind := MessageKind(d)
-	if s.messageDelay(kind) > 0 {
+	if messageDelay(s, kind) > 0 {
 		kind = ""
 	}
 	if d.State == gate.Retry {
-		return append(writes, s.WriteYield(d, record))
+		return append(writes, WriteYield(s, d, record))
 	}
 	// The time without room ends here; elsewhere the nomination ends it. What a ReclaimPolicy recorded stays, and the clusters to avoid.
 	placed := dispatch.Record{Reclaimed: record.Reclaimed, Preferences: record.Avoided(s.Now)}
 	if d.State == gate.Ready && s.Dispatch() != OwnDispatch && record.Encode() != placed.Encode() {
 		writes = append(writes, Write{Record: &RecordWrite{Record: placed}})
 	}
-	w := Write{Check: &CheckWrite{Names: s.Checks.Own, Decision: d, PodSetUpdates: s.podSetUpdates(d), MessageKind: kind, RememberReason: true}}
-	if s.isTransition(d) {
+	w := Write{Check: &CheckWrite{Names: s.Checks.Own, Decision: d, PodSetUpdates: podSetUpdates(s, d), MessageKind: kind, RememberReason: true}}
+	if isTransition(s, d) {
 		w.Event = &Notice{Warning: d.State == gate.Rejected, Reason: d.Reason, Message: d.Message}
 	}
 	return append(writes, w)
 }
 
 // isTransition reports whether a decision differs from the last one in more than what was measured.
-func (s *Situation) isTransition(d gate.Decision) bool {
+func isTransition(s *Situation, d gate.Decision) bool {
 	return string(s.Check().State) != string(d.State) || s.History.LastReason != d.Reason
 }
 
 // messageDelay is the time until a message of a kind may be written; zero = now. Numbers change with nearly
 // every job. Together the waiting workloads write one such message per MessageInterval.
-func (s *Situation) messageDelay(kind string) time.Duration {
+func messageDelay(s *Situation, kind string) time.Duration {
 	return s.History.messageDelay(kind, time.Duration(s.Gate.TotalWaiting)*timing.MessageInterval, s.Now)
 }
 
 // keepsMessage is how long the check still has an earlier message than the decision's; zero = it gets this one.
-func (s *Situation) keepsMessage(d gate.Decision) time.Duration {
-	if old := s.Check().Message; d.Reason == gate.ReasonQueued || s.isTransition(d) || old == "" || old == d.Message {
+func keepsMessage(s *Situation, d gate.Decision) time.Duration {
+	if old := s.Check().Message; d.Reason == gate.ReasonQueued || isTransition(s, d) || old == "" || old == d.Message {
 		return 0
 	}
-	return s.messageDelay(MessageKind(d))
+	return messageDelay(s, MessageKind(d))
 }
 
 // earliest is the first of two times from now; zero = never.
@@ -343,7 +345,7 @@ func (r Record) writeClock(record dispatch.Record) []Write {
 // WriteYield deactivates the workload for a moment. A workload that is merely evicted would
 // reserve its quota again before Kueue looks at the others. The time to activate it is part
 // of the same request, so that a restart does not lose it.
-func (s *Situation) WriteYield(d gate.Decision, record dispatch.Record) Write {
+func WriteYield(s *Situation, d gate.Decision, record dispatch.Record) Write {
 	inactive := false
 	return Write{
 		Record: &RecordWrite{Record: record.Yielded(kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now), s.Now), Active: &inactive, Reason: d.Reason},
@@ -374,14 +376,14 @@ func (g Gate) widenAfter() time.Duration {
 
 // podSetUpdates of a Ready check. Where no later write records the chosen cluster, the pods
 // carry it as an annotation; the gate's own updates pin them to it.
-func (s *Situation) podSetUpdates(d gate.Decision) []kueue.PodSetUpdate {
-	if d.State != gate.Ready || len(d.Order) == 0 || !s.readyDecidesPlacement() {
+func podSetUpdates(s *Situation, d gate.Decision) []kueue.PodSetUpdate {
+	if d.State != gate.Ready || len(d.Order) == 0 || !readyDecidesPlacement(s) {
 		return nil
 	}
 	var updates []kueue.PodSetUpdate
 	for i := range s.Workload.Spec.PodSets {
 		update := kueue.PodSetUpdate{Name: s.Workload.Spec.PodSets[i].Name, Annotations: map[string]string{v1alpha1.ClusterAnnotation: d.Order[0]}}
-		if s.pinsPods() {
+		if pinsPods(s) {
 			update.NodeSelector, update.Tolerations = s.Gate.nodeSelectorFor(d.Order[0]), s.Gate.Spec.PodSetUpdates.Tolerations
 		}
 		updates = append(updates, update)
@@ -394,12 +396,12 @@ func nominationMessage(clusters []string, message string) string {
 }
 
 // NextDecision returns the decision that the next reconciliation writes; nil = it decides nothing.
-func (s *Situation) NextDecision() *gate.Decision {
+func NextDecision(s *Situation) *gate.Decision {
 	if PhaseOf(s) == PhaseWaiting || PhaseOf(s) == PhaseNominating {
-		return s.stepDecide().Decision
+		return stepDecide(s).Decision
 	}
 	if PhaseOf(s) == PhaseAwaitingPrimary {
-		d := s.decisionWithoutPrimary()
+		d := decisionWithoutPrimary(s)
 		return &d
 	}
 	return nil

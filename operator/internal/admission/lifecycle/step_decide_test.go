@@ -67,7 +67,7 @@ func TestAMessageThatIsKeptIsLookedAtAgain(t *testing.T) {
 				s.Check().Message = "tiers-1 has a score below the minimum"
 			})
 			tc.change(s)
-			next := s.stepDecide()
+			next := stepDecide(s)
 			if next.RequeueAfter != tc.again || len(next.Writes) != tc.writes {
 				t.Errorf("looks again after %s, writes %v", next.RequeueAfter, next.Writes)
 			}

@@ -42,7 +42,7 @@ func (s *Situation) OutdatedChecks() []string {
 }
 
 // stepResetChecks sets outdated checks Pending. The gate decides when the workload holds quota.
-func (s *Situation) stepResetChecks() Step {
+func stepResetChecks(s *Situation) Step {
 	d := gate.Decision{State: gate.Pending, Reason: "QuotaLost", Message: "the last decision was for quota that the workload has lost; the gate decides again when it holds quota"}
 	return Step{Writes: []Write{{
 		Check: &CheckWrite{Names: s.OutdatedChecks(), Decision: d, RememberReason: true},

@@ -16,19 +16,19 @@ import (
 // renominationList is the list of nominations with those restored that another component
 // removed. A cluster that was revoked after it admitted the workload runs the copy, and
 // Kueue can't record that until the cluster is nominated again.
-func (s *Situation) renominationList() []string {
+func renominationList(s *Situation) []string {
 	nominated := s.Workload.Status.NominatedClusterNames
 	revoked := s.Record.Revoked(nominated, s.History.NominatedSeen)
 	return dispatch.WidenedList(dispatch.StageAll, nominated, dispatch.Clusters{Unknown: revoked, Usable: s.MultiKueue.Connected})
 }
 
 // stepRenominate restores the nominations that another component removed.
-func (s *Situation) stepRenominate() Step {
-	clusters, nominated := s.renominationList(), s.Workload.Status.NominatedClusterNames
+func stepRenominate(s *Situation) Step {
+	clusters, nominated := renominationList(s), s.Workload.Status.NominatedClusterNames
 	message := "another component removed the nomination of " + strings.Join(clusters[len(nominated):], ", ")
 	record := s.Record.Widen(clusters, message, s.Now)
 	return Step{
-		Writes:       s.Nominate(clusters, &record, ReasonNominatedAgain, message),
+		Writes:       Nominate(clusters, &record, ReasonNominatedAgain, message),
 		Conflict:     &conflict{Evidence: fmt.Sprintf("%s: %s", s.Key, message), At: s.Now},
 		RequeueAfter: timing.DefaultWidenAfter,
 	}
@@ -36,21 +36,21 @@ func (s *Situation) stepRenominate() Step {
 
 // stepWiden looks after a nomination that no cluster has admitted yet. Without a gate the
 // default times apply, and where the workload fits is not known.
-func (s *Situation) stepWiden() Step {
+func stepWiden(s *Situation) Step {
 	next := Step{}
 	if s.Gate.Exists && !s.Gate.Known {
 		next.RequeueAfter = timing.DefaultWidenAfter
 		return next
 	}
 	nominated := s.Workload.Status.NominatedClusterNames
-	if PhaseOf(s) == PhaseNominated && s.mustWithdraw() {
-		return s.stepWithdraw()
+	if PhaseOf(s) == PhaseNominated && mustWithdraw(s) {
+		return stepWithdraw(s)
 	}
 	if !s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) || len(s.Record.Foreign(nominated)) > 0 {
-		return s.stepAdopt()
+		return stepAdopt(s)
 	}
-	if s.isOverdue() {
-		return s.stepRequeue()
+	if isOverdue(s) {
+		return stepRequeue(s)
 	}
 	stage, after := s.Record.Stage(s.Gate.Pace(s.MultiKueue.Lag), s.Now)
 	next.RequeueAfter = after
@@ -69,9 +69,9 @@ func (s *Situation) stepWiden() Step {
 		next.LateAttempt, next.Mispredicted = s.Record.Attempt, s.Gate.Known
 	}
 	d := s.Decision(s.Record.Attempt)
-	widened := dispatch.WidenedList(stage, nominated, s.wideningClusters(d))
+	widened := dispatch.WidenedList(stage, nominated, wideningClusters(s, d))
 	if s.Decides() {
-		next.Reservation = s.Reserve(widened, d)
+		next.Reservation = Reserve(s, widened, d)
 	}
 	message := fmt.Sprintf("%s has not admitted it within %s; check that the worker has the queue and quota",
 		strings.Join(nominated, ", "), s.Now.Sub(s.Record.NominatedAt).Round(time.Second))
@@ -83,7 +83,7 @@ func (s *Situation) stepWiden() Step {
 	}
 	message += "; now also " + strings.Join(widened[len(nominated):], ", ")
 	record := s.Record.Widen(widened, message, s.Now)
-	next.Writes = s.Nominate(widened, &record, string(stage), message)
+	next.Writes = Nominate(widened, &record, string(stage), message)
 	return next
 }
 
@@ -104,8 +104,8 @@ func (g Gate) Pace(lag time.Duration) dispatch.Pace {
 // wideningClusters are the clusters for further nominations under a decision. If the gate can't
 // decide, nothing is known of the room of any cluster. A stuck eviction needs some cluster, and
 // the quota that it releases must not depend on room.
-func (s *Situation) wideningClusters(d gate.Decision) dispatch.Clusters {
-	clusters := dispatch.Clusters{WithRoom: d.Order, Usable: s.nominableClusters()}
+func wideningClusters(s *Situation, d gate.Decision) dispatch.Clusters {
+	clusters := dispatch.Clusters{WithRoom: d.Order, Usable: nominableClusters(s)}
 	if !s.Decides() || PhaseOf(s) == PhaseEvictionStuck {
 		clusters.Unknown = slices.Clone(s.MultiKueue.Connected)
 	}
@@ -120,7 +120,7 @@ func (s *Situation) wideningClusters(d gate.Decision) dispatch.Clusters {
 // nominableClusters are the connected clusters without those that are about to leave the
 // MultiKueueConfig, where a copy would stay for ever, and without those that the workload avoids. A repair
 // may need even these.
-func (s *Situation) nominableClusters() []string {
+func nominableClusters(s *Situation) []string {
 	nominated := s.Workload.Status.NominatedClusterNames
 	clusters := slices.DeleteFunc(slices.Clone(s.MultiKueue.Connected), func(c string) bool { return s.Gate.isLeaving(c, nominated) })
 	if others := s.Record.withoutAvoided(clusters, s.Now); len(others) > 0 || PhaseOf(s) != PhaseEvictionStuck {
@@ -145,14 +145,14 @@ func (g Gate) isLeaving(cluster string, nominated []string) bool {
 }
 
 // isOverdue reports whether the nomination lasted for notAdmittedAfterSeconds.
-func (s *Situation) isOverdue() bool {
+func isOverdue(s *Situation) bool {
 	limit := timing.Seconds(s.Gate.Spec.Advanced.NotAdmittedAfterSeconds, timing.DefaultNotAdmittedAfter)
 	return PhaseOf(s) == PhaseNominated && s.Gate.Known && s.Record.IsOverdue(s.Gate.Pace(s.MultiKueue.Lag), limit, s.Now)
 }
 
 // stepRequeue returns a workload that no cluster admits to its queue. Kueue removes its copies,
 // and the gate decides again with what the metrics show then.
-func (s *Situation) stepRequeue() Step {
+func stepRequeue(s *Situation) Step {
 	message := fmt.Sprintf("%s has not admitted it within %s; it returns to its queue",
 		strings.Join(s.Workload.Status.NominatedClusterNames, ", "), s.Now.Sub(s.Record.NominatedAt).Round(time.Second))
 	return Step{Requeued: true, Writes: s.Record.requeue("NotAdmitted", message, s.Now)}
@@ -163,12 +163,12 @@ func (s *Situation) stepRequeue() Step {
 //  1. A repair nominates clusters whether they have room or not. The eviction then completes.
 //  2. A queue that is stopped takes the quota of the workloads that no cluster has admitted yet.
 //     Their checks and nominations stay.
-func (s *Situation) mustWithdraw() bool {
+func mustWithdraw(s *Situation) bool {
 	nominated := s.Workload.Status.NominatedClusterNames
 	if s.Record.IsOutlived(nominated, kueuestate.QuotaReservedAt(s.Workload)) {
 		return true
 	}
-	if !s.isOfLostQuota() || len(s.Record.Foreign(nominated)) > 0 {
+	if !isOfLostQuota(s) || len(s.Record.Foreign(nominated)) > 0 {
 		return false
 	}
 	order := s.Decision(s.Record.Attempt + 1).Order
@@ -177,13 +177,13 @@ func (s *Situation) mustWithdraw() bool {
 
 // isOfLostQuota reports whether check and nomination are of quota that the workload has lost without
 // an eviction, which would have reset both.
-func (s *Situation) isOfLostQuota() bool {
+func isOfLostQuota(s *Situation) bool {
 	return !s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) && s.Check().LastTransitionTime.Time.Before(kueuestate.QuotaReservedAt(s.Workload))
 }
 
 // stepWithdraw returns a workload to its queue. The eviction resets checks and nominations, and the
 // gate decides.
-func (s *Situation) stepWithdraw() Step {
+func stepWithdraw(s *Situation) Step {
 	reason, cause := "QuotaLost", "for quota that it has lost"
 	if s.Record.Repair {
 		reason, cause = "EvictionRepaired", "for an eviction that is complete"
@@ -202,19 +202,19 @@ func (r Record) requeue(reason, message string, now time.Time) []Write {
 }
 
 // stepAdopt records nominations that the present attempt did not make, but another component.
-func (s *Situation) stepAdopt() Step {
+func stepAdopt(s *Situation) Step {
 	nominated := s.Workload.Status.NominatedClusterNames
 	record := s.Record.Adopt(nominated, kueuestate.QuotaReservedAt(s.Workload), s.Now)
 	next := Step{Writes: []Write{{Record: &RecordWrite{Record: record}}}, RequeueAfter: s.Gate.widenAfter()}
 	if s.Decides() {
-		next.Reservation = s.Reserve(nominated, s.Decision(record.Attempt))
+		next.Reservation = Reserve(s, nominated, s.Decision(record.Attempt))
 	}
 	return next
 }
 
 // stepNominateAll serves a MultiKueue workload without a check of ours as Kueue's default
 // dispatcher would: it nominates every connected cluster of the configuration.
-func (s *Situation) stepNominateAll() Step {
+func stepNominateAll(s *Situation) Step {
 	nominated := s.Workload.Status.NominatedClusterNames
 	if !kueuestate.AcceptsCheckUpdate(s.Workload) || !kueuestate.WantsNomination(s.Workload, s.Checks.MultiKueue) || !kueuestate.OtherChecksReady(s.Workload, s.Checks.MultiKueue) {
 		return Step{}
@@ -223,12 +223,12 @@ func (s *Situation) stepNominateAll() Step {
 	if len(clusters) == len(nominated) {
 		return Step{}
 	}
-	return Step{Writes: s.Nominate(clusters, nil, string(dispatch.StageAll), "no gate decides this queue, so every connected cluster is nominated")}
+	return Step{Writes: Nominate(clusters, nil, string(dispatch.StageAll), "no gate decides this queue, so every connected cluster is nominated")}
 }
 
 // stepAwaitEviction looks again when Kueue should have completed the eviction.
-func (s *Situation) stepAwaitEviction() Step {
-	_, remaining := s.eviction()
+func stepAwaitEviction(s *Situation) Step {
+	_, remaining := eviction(s)
 	return Step{RequeueAfter: remaining}
 }
 
@@ -237,7 +237,7 @@ func (s *Situation) stepAwaitEviction() Step {
 //  2. Kueue evicts the workload but keeps its quota until a cluster admits another copy.
 //  3. MultiKueue creates a copy only after every other check is Ready and a cluster is nominated.
 //  4. The gate sets its check Ready. Then it nominates.
-func (s *Situation) stepRepairEviction() Step {
+func stepRepairEviction(s *Situation) Step {
 	next := Step{RequeueAfter: timing.EvictionGrace}
 	if len(s.MultiKueue.Connected) == 0 || s.Checks.Awaited(s.Workload) != "" {
 		return next
@@ -248,15 +248,15 @@ func (s *Situation) stepRepairEviction() Step {
 		return next
 	}
 	if len(s.Workload.Status.NominatedClusterNames) > 0 {
-		return s.stepWiden()
+		return stepWiden(s)
 	}
 	d := s.Decision(s.Record.Attempt + 1)
-	clusters := s.repairList(d.Order)
+	clusters := repairList(s, d.Order)
 	if s.Decides() {
-		next.Reservation = s.Reserve(clusters, d)
+		next.Reservation = Reserve(s, clusters, d)
 	}
 	record := s.Record.BeginRepair(clusters, kueuestate.QuotaReservedAt(s.Workload), message, s.Now)
-	next.Writes = s.Nominate(clusters, &record, ReasonEvictionRepair, message)
+	next.Writes = Nominate(clusters, &record, ReasonEvictionRepair, message)
 	return next
 }
 
@@ -264,7 +264,7 @@ func (s *Situation) stepRepairEviction() Step {
 // does not matter, because the quota must not depend on it: every cluster that was ever
 // nominated, or else every connected one. stepWithdraw ends the nomination, but MultiKueue may create a
 // copy before: the clusters that the workload avoids come last.
-func (s *Situation) repairList(withRoom []string) []string {
+func repairList(s *Situation, withRoom []string) []string {
 	if len(withRoom) > 0 {
 		return withRoom[:1]
 	}

@@ -26,7 +26,7 @@ func excludeByWorkers(s *Situation, c *gate.Candidate) {
 		switch why, isMember := s.MultiKueue.Disconnected[c.Name]; {
 		case isMember && why != NotPermitted:
 			c.Exclude(gate.RejectDisconnected, why)
-		case !isMember && s.mayRequestClusters():
+		case !isMember && mayRequestClusters(s):
 			c.Outside = true
 		case !isMember:
 			c.Exclude(gate.RejectNotMember, s.Checks.Config)
@@ -40,6 +40,6 @@ func excludeByWorkers(s *Situation, c *gate.Candidate) {
 
 // mayRequestClusters reports whether the gate can add clusters to its MultiKueueConfig. Under
 // Kueue's built-in dispatcher no member can leave: Kueue may nominate it at any time.
-func (s *Situation) mayRequestClusters() bool {
+func mayRequestClusters(s *Situation) bool {
 	return s.Dispatch() == OwnDispatch && s.Gate.Spec.MultiKueue != nil
 }

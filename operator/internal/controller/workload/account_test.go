@@ -224,7 +224,8 @@ func TestOwnersWithoutMultiKueueAreUnknown(t *testing.T) {
 	wl := fixture.PendingWorkload(fixture.Noon)
 	wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "nightly-1", UID: "nightly-1"}}
 	b.create(wl)
-	if owners := b.look().Owners(); owners != nil {
+	s := b.look()
+	if owners := s.Request.Owners(s.Workload); owners != nil {
 		t.Errorf("owners %v; a CronJob may own the job, and the exporter then shows the CronJob", owners)
 	}
 }

@@ -94,8 +94,8 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *lifecycle.Situation
 		e.Preceding = s.Room.Preceding.String()
 	}
 	e.Decision, e.Clusters = s.Inputs(s.Record.Attempt + 1).Explain(s.Now)
-	e.Decision.Hold = s.UsableHold(e.Decision)
-	next := s.NextDecision()
+	e.Decision.Hold = lifecycle.UsableHold(s, e.Decision)
+	next := lifecycle.NextDecision(s)
 	if next == nil {
 		return nil
 	}

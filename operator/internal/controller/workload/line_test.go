@@ -19,6 +19,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
@@ -282,7 +283,7 @@ func decideInSituation(t *testing.T, s lineSituation, change func(*kueue.Workloa
 	change(wl)
 	b.create(wl)
 	o := b.look()
-	d, _, _ := o.Decide()
+	d, _, _ := lifecycle.Decide(o)
 	decided := lineDecision{entry: o.WaitEntry(o.Room.Key)}
 	if d.State == gate.Ready {
 		decided.fits = slices.Sorted(slices.Values(d.Order))

@@ -41,13 +41,13 @@ func TestEveryWriteIsRemembered(t *testing.T) {
 			return []lifecycle.Write{{Record: &lifecycle.RecordWrite{}}}
 		}},
 		{"yield", func(s *lifecycle.Situation) []lifecycle.Write {
-			return []lifecycle.Write{s.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, dispatch.Record{})}
+			return []lifecycle.Write{lifecycle.WriteYield(s, gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, dispatch.Record{})}
 		}},
 		{"nomination", func(s *lifecycle.Situation) []lifecycle.Write {
-			return s.Nominate([]string{"cluster1"}, &dispatch.Record{}, "Nominated", "there is room")
+			return lifecycle.Nominate([]string{"cluster1"}, &dispatch.Record{}, "Nominated", "there is room")
 		}},
 		{"nomination without annotation", func(s *lifecycle.Situation) []lifecycle.Write {
-			return s.Nominate([]string{"cluster1"}, nil, "NominatedAll", "no gate")
+			return lifecycle.Nominate([]string{"cluster1"}, nil, "NominatedAll", "no gate")
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

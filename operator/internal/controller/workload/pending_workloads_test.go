@@ -159,7 +159,7 @@ func TestWaitingWorkloadsShareOneList(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d, _ := s.WhenUnplaceable(full); d.State == gate.Retry {
+			if d, _ := lifecycle.WhenUnplaceable(s, full); d.State == gate.Retry {
 				yields++
 			}
 		}

@@ -53,7 +53,7 @@ func TestReservationOfNominations(t *testing.T) {
 			record.QuotaReservedAt = fixture.Noon.Add(-tc.nominated)
 			b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-tc.reserved)), "cluster1"), record))
 			s := b.look()
-			res := s.Reserve([]string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
+			res := lifecycle.Reserve(s, []string{"cluster1", "cluster2", "full"}, gate.Decision{Order: []string{"cluster1", "cluster2"}})
 			if !b.engine.Ledger.Commit(s.Room.View, "uid", res.Kept, res.Entries, nil) {
 				t.Fatal("the ledger did not change")
 			}
@@ -87,7 +87,7 @@ func TestSentTo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.create(tc.wl)
-			if diff := cmp.Diff(tc.want, b.look().SentTo()); diff != "" {
+			if diff := cmp.Diff(tc.want, lifecycle.SentTo(b.look())); diff != "" {
 				t.Errorf("sent to (-want +got):\n%s", diff)
 			}
 		})
@@ -241,7 +241,7 @@ func TestReadyCheckRecordsTheChosenCluster(t *testing.T) {
 func (b *bench) decideAs(d gate.Decision) {
 	b.t.Helper()
 	s := b.look()
-	if err := b.apply(s, lifecycle.Step{Writes: s.WriteDecision(d, s.Record.Record)}); err != nil {
+	if err := b.apply(s, lifecycle.Step{Writes: lifecycle.WriteDecision(s, d, s.Record.Record)}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -292,7 +292,7 @@ func TestMessagesOfAnotherKindAreWrittenAtOnce(t *testing.T) {
 		}
 	}
 	s := b.look()
-	if err := b.apply(s, lifecycle.Step{Writes: s.Block(s.Checks.Own, "two checks")}); err != nil {
+	if err := b.apply(s, lifecycle.Step{Writes: lifecycle.Block(s, s.Checks.Own, "two checks")}); err != nil {
 		t.Fatal(err)
 	}
 	b.decideAs(noRoom)
@@ -342,7 +342,7 @@ func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	b.reconcile()
 	s := b.look()
-	if err := b.apply(s, lifecycle.Step{Writes: []lifecycle.Write{s.WriteYield(gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, s.Record.Record)}}); err != nil {
+	if err := b.apply(s, lifecycle.Step{Writes: []lifecycle.Write{lifecycle.WriteYield(s, gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, s.Record.Record)}}); err != nil {
 		t.Fatal(err)
 	}
 	b.update(loseQuota("Pending"))
