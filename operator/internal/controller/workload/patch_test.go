@@ -43,10 +43,10 @@ func TestEveryWriteIsRemembered(t *testing.T) {
 		{"yield", func(s *lifecycle.Situation) []lifecycle.Write {
 			return []lifecycle.Write{lifecycle.WriteYield(s, gate.Decision{State: gate.Retry, Reason: gate.ReasonYield}, dispatch.Record{})}
 		}},
-		{"nomination", func(s *lifecycle.Situation) []lifecycle.Write {
+		{"nomination", func(*lifecycle.Situation) []lifecycle.Write {
 			return lifecycle.Nominate([]string{"cluster1"}, &dispatch.Record{}, "Nominated", "there is room")
 		}},
-		{"nomination without annotation", func(s *lifecycle.Situation) []lifecycle.Write {
+		{"nomination without annotation", func(*lifecycle.Situation) []lifecycle.Write {
 			return lifecycle.Nominate([]string{"cluster1"}, nil, "NominatedAll", "no gate")
 		}},
 	} {
