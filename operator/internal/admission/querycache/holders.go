@@ -46,7 +46,9 @@ func (c *Cache) sourcesInUse() map[sourceLabel]bool {
 	return sources
 }
 
-// holdersOf queries one source. A cluster that an incomplete response may lack is left out.
+// holdersOf queries one source. A cluster that the response says it lacks is left out. If the response lacks some
+// cluster that it does not name, those count that report owners at the same time: too few holders keep a
+// reservation for longer, while none at all would let the time of admission end it.
 func (c *Cache) holdersOf(ctx context.Context, s sourceLabel, owners []ledger.Owner, queriedAt time.Time) (ledger.Holders, error) {
 	source := c.querySource(ctx, s.source, s.label)
 	reported := &cachedResult{queriedAt: queriedAt}
@@ -59,7 +61,7 @@ func (c *Cache) holdersOf(ctx context.Context, s sourceLabel, owners []ledger.Ow
 	}
 	holders := ledger.Holders{}
 	for cluster := range reported.values {
-		if _, failed := response.Failed[cluster]; !failed && !response.Partial {
+		if _, failed := response.Failed[cluster]; !failed {
 			holders[cluster] = map[ledger.Owner]int64{}
 		}
 	}

@@ -54,7 +54,8 @@ func TestHoldersAreReportedToTheLedger(t *testing.T) {
 		}, 4},
 		{"none holds devices", func(*fixture) {}, 4},
 		{"the exporters do not report owners", func(f *fixture) { delete(f.source.responses, "plimsoll_exporter_api_server_reachable") }, 0},
-		{"the response may lack the cluster", func(f *fixture) {
+		{"the response lacks a cluster that it does not name", func(f *fixture) { f.source.responses[holders] = query.Result{Partial: true} }, 4},
+		{"the response lacks the cluster", func(f *fixture) {
 			f.source.responses[holders] = query.Result{Failed: map[string]string{"cluster1": "timeout"}}
 		}, 0},
 		{"the query fails", func(f *fixture) { f.source.err = errors.New("down") }, 0},
