@@ -6,7 +6,6 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -26,7 +25,7 @@ type Explanation struct {
 	Dispatch  dispatch.Record `json:"dispatch"`
 	Facts     shape.Facts     `json:"facts"`
 	// Rank of the workload among those that wait for the gate.
-	Rank order.Rank `json:"rank"`
+	Rank ledger.Rank `json:"rank"`
 	// Preceding is the waiting workload that is decided first among those that rank before and
 	// might use the same devices.
 	Preceding string `json:"preceding,omitempty"`

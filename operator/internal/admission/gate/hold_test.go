@@ -8,7 +8,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -17,7 +16,7 @@ import (
 func holdRules(mode v1alpha1.HoldMode, priority int32, waited time.Duration) Rules {
 	r := rules()
 	r.Hold = HoldRules{Gate: "gpu", Mode: mode, After: 5 * time.Minute, Aging: 4 * time.Hour}
-	r.Rank = order.Rank{Priority: priority, Since: t0.Add(-waited), Name: "own"}
+	r.Rank = ledger.Rank{Priority: priority, Since: t0.Add(-waited), Name: "own"}
 	return r
 }
 
@@ -37,7 +36,7 @@ func full(name string, empty float64) Candidate {
 func holdOf(uid string, priority int32, waited time.Duration, change func(*ledger.Hold)) *ledger.Ledger {
 	l := ledger.New(0, time.Hour)
 	h := &ledger.Hold{Gate: "gpu", UID: uid, Workload: "team-a/" + uid, Cluster: "cluster1", PodSets: job(uid, 8, 1).PodSets,
-		Rank: order.Rank{Priority: priority, Since: t0.Add(-waited), Name: uid}, Since: t0}
+		Rank: ledger.Rank{Priority: priority, Since: t0.Add(-waited), Name: uid}, Since: t0}
 	if change != nil {
 		change(h)
 	}

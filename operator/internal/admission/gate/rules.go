@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -35,7 +35,7 @@ type Rules struct {
 	// Hold are the gate's rules for holding a cluster.
 	Hold HoldRules
 	// Rank of the workload among those that wait.
-	Rank order.Rank
+	Rank ledger.Rank
 	// RunsFor is the longest time for which the workload runs. Zero means unknown.
 	RunsFor time.Duration
 	// PreemptsLowerPriority is true if the workload may preempt workloads of its ClusterQueue

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -18,7 +17,7 @@ type Hold struct {
 	Workload string         `json:"workload"`
 	Cluster  string         `json:"cluster"`
 	PodSets  []shape.PodSet `json:"podSets"`
-	Rank     order.Rank     `json:"rank"`
+	Rank     Rank           `json:"rank"`
 	// Since is when the hold began.
 	Since time.Time `json:"since"`
 	// StartsBy is the latest time at which the workload can start, if the durations of the

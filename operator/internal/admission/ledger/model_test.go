@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -202,7 +201,7 @@ func randomHold(random *rand.Rand, uid, cluster string) *Hold {
 	p := podSet(8, 1)
 	p.Model = []string{h100, "NVIDIA-A100", ""}[random.IntN(3)]
 	return &Hold{Gate: []string{"gpu", "batch"}[random.IntN(2)], UID: uid, Workload: uid, Cluster: cluster,
-		PodSets: []shape.PodSet{p}, Rank: order.Rank{Priority: int32(random.IntN(3))}}
+		PodSets: []shape.PodSet{p}, Rank: Rank{Priority: int32(random.IntN(3))}}
 }
 
 // requireWhole checks that the view has each entry and credit of the ledger, and no other: it shares what has not

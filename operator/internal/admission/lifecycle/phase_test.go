@@ -18,7 +18,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
@@ -252,7 +251,7 @@ func nominationOf(record *dispatch.Record, reason, message string, clusters ...s
 // waitsWith is the wait queue's entry of the workload team-a/job.
 func waitsWith(key registry.QueryKey, podSets []shape.PodSet) *waitqueue.Entry {
 	e := &waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "job"}, Key: key,
-		Rank: order.Rank{Since: fixture.Noon, Name: "team-a/job"}, Aging: timing.DefaultAging, PodSets: podSets}
+		Rank: ledger.Rank{Since: fixture.Noon, Name: "team-a/job"}, Aging: timing.DefaultAging, PodSets: podSets}
 	if podSets != nil {
 		e.Limits = "workers gpu\n"
 	}

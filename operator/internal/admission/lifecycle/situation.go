@@ -13,7 +13,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
@@ -206,8 +205,8 @@ func (s *Situation) MayYield() bool {
 
 // Rank is the workload's place in the gate's order. A yield does not move it to the end. Users may
 // write the record, but no workload has waited since before its creation.
-func (s *Situation) Rank() order.Rank {
-	rank := order.Rank{Since: kueuestate.QuotaReservedAt(s.Workload), Name: s.Key.String()}
+func (s *Situation) Rank() ledger.Rank {
+	rank := ledger.Rank{Since: kueuestate.QuotaReservedAt(s.Workload), Name: s.Key.String()}
 	if first := s.Record.WaitsSince; !first.IsZero() {
 		if created := s.Workload.CreationTimestamp.Time; first.Before(created) {
 			first = created

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
@@ -52,7 +52,7 @@ func key(facts string) registry.QueryKey { return registry.QueryKey{Gate: "gpu",
 // entry is a workload that has waited for devices of a model.
 func (f *fixture) entry(model, facts, name string, priority int32, waited time.Duration) Entry {
 	return Entry{Workload: workload(name), Key: key(facts), Aging: 4 * time.Hour,
-		Rank:    order.Rank{Priority: priority, Since: f.now.Add(-waited), Name: name},
+		Rank:    ledger.Rank{Priority: priority, Since: f.now.Add(-waited), Name: name},
 		PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", Model: model, DevicesPerPod: 1, Pods: 1}}}
 }
 

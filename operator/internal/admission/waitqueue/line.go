@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
@@ -20,8 +19,8 @@ type Entry struct {
 	// Limits on where the workload may go, as text. Workloads with one key and the same limits form a line.
 	Limits string
 	// Rank in the gate's order.
-	Rank order.Rank
-	// Aging of the gate. See order.Rank.
+	Rank ledger.Rank
+	// Aging of the gate. See ledger.Rank.
 	Aging time.Duration
 	// PodSets request the devices that the workload competes for.
 	PodSets []shape.PodSet
@@ -46,7 +45,7 @@ type line struct {
 	key     lineKey
 	podSets []shape.PodSet
 	aging   time.Duration
-	// byPriority and bySince hold the same entries in the two orders of order.Rank.
+	// byPriority and bySince hold the same entries in the two orders of ledger.Rank.
 	byPriority, bySince []*Entry
 	// wakeFrom and wakeBefore state which results wake the line. See the package documentation.
 	wakeFrom, wakeBefore time.Time

@@ -17,7 +17,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
@@ -114,7 +113,7 @@ func inputsOf(l *ledger.Ledger, uid, name string) *gate.Inputs {
 	}
 	in := &gate.Inputs{Facts: shape.Facts{UID: uid, Namespace: "default", Name: name, ClusterQueue: "research", Remote: true, PodSets: []shape.PodSet{p}},
 		View: l.View(), Source: "thanos", Rules: gate.RulesOf(&v1alpha1.PlacementGateSpec{})}
-	in.Rules.Hold.Gate, in.Rules.Rank = "gpu", order.Rank{Priority: priority, Since: time.Now().Add(-time.Hour), Name: name}
+	in.Rules.Hold.Gate, in.Rules.Rank = "gpu", ledger.Rank{Priority: priority, Since: time.Now().Add(-time.Hour), Name: name}
 	for i, cluster := range []string{"c1", "c2"} {
 		in.Candidates = append(in.Candidates, gate.Candidate{Name: cluster, SampledAt: time.Now().Add(-5 * time.Second), Shapes: []gate.ShapeMetrics{{
 			Fit: gate.Known(fits[i]), EmptyFit: gate.Known(float64(1 - i)), Headroom: gate.Known(7), Capacity: gate.Known(8), Quota: gate.Known(64)}}})

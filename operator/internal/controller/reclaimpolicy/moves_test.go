@@ -19,7 +19,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -65,7 +64,7 @@ func (g *gates) inputs(job string) *gate.Inputs {
 	}
 	in := &gate.Inputs{Facts: shape.Facts{UID: "uid-" + job, Namespace: "team-a", Name: "job-" + job, ClusterQueue: "research", Remote: true, PodSets: []shape.PodSet{p}},
 		View: g.ledger.View(), Source: "thanos", Rules: gate.RulesOf(&v1alpha1.PlacementGateSpec{})}
-	in.Rules.Hold.Gate, in.Rules.Rank = "gpu", order.Rank{Priority: priority, Since: noon.Add(-time.Hour), Name: job}
+	in.Rules.Hold.Gate, in.Rules.Rank = "gpu", ledger.Rank{Priority: priority, Since: noon.Add(-time.Hour), Name: job}
 	for i, cluster := range []string{"c1", "c2"} {
 		in.Candidates = append(in.Candidates, gate.Candidate{Name: cluster, SampledAt: now.Add(-5 * time.Second), Shapes: []gate.ShapeMetrics{{
 			Fit: gate.Known(fits[i]), EmptyFit: gate.Known(float64(1 - i)), Headroom: gate.Known(6 - 2*float64(i)), Capacity: gate.Known(8), Quota: gate.Known(64)}}})

@@ -14,7 +14,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
@@ -143,7 +142,7 @@ func TestAddedComponentWaitsForItsTurn(t *testing.T) {
 	componentOf("a")(wl)
 	b.create(wl)
 	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
+		Rank: ledger.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.engine.Waiting.Add(urgent)
 	b.reconcile()
 	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" {

@@ -17,7 +17,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
@@ -71,7 +70,7 @@ func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
 			DebitedAt: fixture.Noon, Owners: []ledger.Owner{{Namespace: namespace, Kind: "Job", Name: "secret-project"}}})
 	}
 	b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/secret-urgent"}, PodSets: b.look().Request.Facts.PodSets})
+		Rank: ledger.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/secret-urgent"}, PodSets: b.look().Request.Facts.PodSets})
 
 	response := httptest.NewRecorder()
 	b.Handler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, Prefix+"team-a/job", nil))

@@ -21,7 +21,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
@@ -216,7 +215,7 @@ func lineSituations() []lineSituation {
 	heldFor := func(d time.Duration) func(*bench) {
 		return func(b *bench) {
 			hold := &ledger.Hold{Gate: "gpu", UID: "big", Workload: "team-a/big", Cluster: "cluster2", PodSets: one,
-				Rank: order.Rank{Since: fixture.Noon.Add(-time.Hour), Name: "team-a/big"}, Since: fixture.Noon, StartsBy: fixture.Noon.Add(d)}
+				Rank: ledger.Rank{Since: fixture.Noon.Add(-time.Hour), Name: "team-a/big"}, Since: fixture.Noon, StartsBy: fixture.Noon.Add(d)}
 			if !b.engine.Ledger.Commit(b.engine.Ledger.View(), hold.UID, nil, nil, hold) {
 				b.t.Fatal("the ledger has changed")
 			}

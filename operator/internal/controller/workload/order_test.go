@@ -10,9 +10,9 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -25,7 +25,7 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 	b.room(onlyCluster1)
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
+		Rank: ledger.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.engine.Waiting.Add(urgent)
 	b.reconcile()
 	if c := b.check(); c.State != kueue.CheckStatePending || c.Message != "" || len(b.workload().Status.NominatedClusterNames) > 0 {
@@ -49,7 +49,7 @@ func TestExplanationOfAQueuedWorkloadWithoutMultiKueue(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.PendingWorkload(fixture.Noon))
 	b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
-		Rank: order.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-a/urgent"}, PodSets: b.look().Request.Facts.PodSets})
+		Rank: ledger.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-a/urgent"}, PodSets: b.look().Request.Facts.PodSets})
 	b.expectExplained()
 }
 

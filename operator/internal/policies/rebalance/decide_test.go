@@ -11,7 +11,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/policies/reclaim"
 )
@@ -250,7 +249,7 @@ func TestDestination(t *testing.T) {
 	held := func(cluster string) ledger.View {
 		l := ledger.New(15*time.Second, 10*time.Minute)
 		h := ledger.Hold{Gate: "other", UID: "x", Workload: "team-b/x", Cluster: cluster, PodSets: []shape.PodSet{{Resource: gpu, DevicesPerPod: 1, Pods: 1}},
-			Rank: order.Rank{Priority: 20, Since: noon.Add(-10 * time.Minute)}}
+			Rank: ledger.Rank{Priority: 20, Since: noon.Add(-10 * time.Minute)}}
 		l.Commit(l.View(), "x", nil, nil, &h)
 		return l.View()
 	}

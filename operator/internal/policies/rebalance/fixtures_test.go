@@ -6,7 +6,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/order"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/policies/reclaim"
 )
@@ -130,7 +129,7 @@ func (w *world) inputs(j job) *gate.Inputs {
 	in := &gate.Inputs{Facts: shape.Facts{UID: j.name, Namespace: "team-a", Name: j.name, ClusterQueue: "research", Remote: true, PodSets: []shape.PodSet{p}},
 		View: w.view.View(), Source: "thanos"}
 	in.Rules = gate.RulesOf(&v1alpha1.PlacementGateSpec{})
-	in.Rules.Hold.Gate, in.Rules.Rank = "gpu", order.Rank{Priority: j.priority, Since: j.since, Name: j.name}
+	in.Rules.Hold.Gate, in.Rules.Rank = "gpu", ledger.Rank{Priority: j.priority, Since: j.since, Name: j.name}
 	seen := map[string]int{}
 	for _, n := range w.nodes {
 		i, ok := seen[n.cluster]

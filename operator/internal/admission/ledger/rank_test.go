@@ -1,4 +1,4 @@
-package order
+package ledger
 
 import (
 	"math/rand/v2"
@@ -7,10 +7,8 @@ import (
 	"time"
 )
 
-var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-
 func rank(name string, priority int32, waited time.Duration) Rank {
-	return Rank{Priority: priority, Since: noon.Add(-waited), Name: name}
+	return Rank{Priority: priority, Since: t0.Add(-waited), Name: name}
 }
 
 func TestBefore(t *testing.T) {
@@ -26,15 +24,15 @@ func TestBefore(t *testing.T) {
 		{"both aged, longer wait before higher priority", rank("b", 1, 2*time.Hour), rank("a", 1000, time.Hour)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if !tc.first.Before(tc.later, aging, noon) || tc.later.Before(tc.first, aging, noon) {
+			if !tc.first.Before(tc.later, aging, t0) || tc.later.Before(tc.first, aging, t0) {
 				t.Errorf("want %+v before %+v", tc.first, tc.later)
 			}
-			if tc.first.Before(tc.first, aging, noon) {
+			if tc.first.Before(tc.first, aging, t0) {
 				t.Error("a rank is before itself")
 			}
 		})
 	}
-	if old, urgent := rank("a", 1, 24*time.Hour), rank("b", 2, 0); !urgent.Before(old, 0, noon) {
+	if old, urgent := rank("a", 1, 24*time.Hour), rank("b", 2, 0); !urgent.Before(old, 0, t0) {
 		t.Error("without aging, a long wait outranks a priority")
 	}
 }
@@ -43,11 +41,11 @@ func TestBefore(t *testing.T) {
 func TestAgingBoundsTheNumberOfPredecessors(t *testing.T) {
 	const aging = 10 * time.Minute
 	random := rand.New(rand.NewPCG(1, 2))
-	victim := Rank{Priority: 0, Since: noon, Name: "victim"}
+	victim := Rank{Priority: 0, Since: t0, Name: "victim"}
 	waiting := []Rank{victim}
 	last := -1
 	for second := range 3600 {
-		now := noon.Add(time.Duration(second) * time.Second)
+		now := t0.Add(time.Duration(second) * time.Second)
 		waiting = append(waiting, Rank{Priority: random.Int32N(1000), Since: now, Name: "other"})
 		slices.SortFunc(waiting, func(a, b Rank) int {
 			switch {

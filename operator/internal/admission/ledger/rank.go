@@ -1,12 +1,11 @@
-// Package order states in which order a gate decides the workloads that wait for it.
-package order
+package ledger
 
 import (
 	"cmp"
 	"time"
 )
 
-// Rank is a workload's place in the order.
+// Rank is a workload's place in the order in which a gate decides.
 type Rank struct {
 	// Priority of the workload in Kueue.
 	Priority int32 `json:"priority"`
