@@ -11,9 +11,9 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
@@ -152,12 +152,12 @@ func (h *Hub) Scores(cluster string) map[string]int32 {
 
 // registeredGate returns the gate as the placementgate controller registers it, with all
 // clusters eligible.
-func (h *Hub) registeredGate() registry.Gate {
+func (h *Hub) registeredGate() gatestate.Gate {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g := registry.Gate{Name: h.gate.Name, Spec: h.gate.Spec, Generation: 1}
+	g := gatestate.Gate{Name: h.gate.Name, Spec: h.gate.Spec, Generation: 1}
 	for _, cluster := range h.clusters.Names() {
-		g.Clusters = append(g.Clusters, registry.Cluster{Name: cluster, Scores: maps.Clone(h.scores[cluster])})
+		g.Clusters = append(g.Clusters, gatestate.Cluster{Name: cluster, Scores: maps.Clone(h.scores[cluster])})
 	}
 	return g
 }

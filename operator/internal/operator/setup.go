@@ -20,9 +20,9 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/controller/admissioncheck"
 	"plimsoll.dev/plimsoll/operator/internal/controller/capacitypolicy"
 	"plimsoll.dev/plimsoll/operator/internal/controller/jobprofile"
@@ -131,7 +131,7 @@ func setupGate(mgr ctrl.Manager, o Options, sources *query.Sources) (*Gates, err
 	} else if err != nil {
 		return nil, err
 	}
-	gates, reservations := registry.New(), ledger.New(o.LedgerSettle, ledgerTTL)
+	gates, reservations := gatestate.New(), ledger.New(o.LedgerSettle, ledgerTTL)
 	if err := placementgate.Setup(mgr, placementgate.Options{Registry: gates, Ledger: reservations, Nominate: o.Nominate}); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
@@ -173,6 +173,6 @@ func (c *cluster) summary(at time.Time) *metrics.Summary {
 
 // Candidates are the clusters of a gate with what its default queries would say of them now, whatever faults the
 // metrics store has.
-func (w *World) Candidates(g registry.Gate, f shape.Facts) []gate.Candidate {
+func (w *World) Candidates(g gatestate.Gate, f shape.Facts) []gate.Candidate {
 	return w.metrics.readings.Candidates(g, f)
 }

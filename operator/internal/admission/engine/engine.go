@@ -14,9 +14,9 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
@@ -35,7 +35,7 @@ type Edge interface {
 // Options of an engine.
 type Options struct {
 	Edge     Edge
-	Registry *registry.Registry
+	Registry *gatestate.Registry
 	Ledger   *ledger.Ledger
 	Waiting  *waitqueue.Queue
 	// Nominates: the operator is Kueue's dispatcher.
@@ -115,7 +115,7 @@ func (e *Engine) Recall(s *lifecycle.Situation, wl *kueue.Workload) {
 }
 
 // Measured returns the situation with query results of the job's facts, and the ledger's view.
-func (e *Engine) Measured(s *lifecycle.Situation, key registry.QueryKey, clusters []gate.Candidate, fleet gate.Fleet) *lifecycle.Situation {
+func (e *Engine) Measured(s *lifecycle.Situation, key gatestate.QueryKey, clusters []gate.Candidate, fleet gate.Fleet) *lifecycle.Situation {
 	s = s.Measured(clusters, fleet, e.view(s))
 	s.Room.Key = key
 	s.Room.Preceding = e.Waiting.Preceding(s.WaitEntry(key))

@@ -8,9 +8,9 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -126,7 +126,7 @@ func hasPlaceInJob(s *Situation) bool {
 // longer this one. Kueue sends a component nowhere else. The candidate states why the component waits,
 // and can't be chosen: a cluster leaves the decisions because it should not start anything more.
 func (g Gate) undecidedCandidates(cluster string) []gate.Candidate {
-	isDecided := slices.ContainsFunc(g.Clusters, func(c registry.Cluster) bool { return c.Name == cluster })
+	isDecided := slices.ContainsFunc(g.Clusters, func(c gatestate.Cluster) bool { return c.Name == cluster })
 	if cluster == "" || isDecided || len(g.Clusters) == 0 {
 		return nil
 	}

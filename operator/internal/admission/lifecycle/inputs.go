@@ -7,14 +7,14 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
 // OfJob returns the situation of a job that MultiKueue does not copy, and that waits at a gate with all it needs:
 // wl holds quota and has the gate's check only.
-func OfJob(wl *kueue.Workload, g registry.Gate, now time.Time) *Situation {
+func OfJob(wl *kueue.Workload, g gatestate.Gate, now time.Time) *Situation {
 	s := &Situation{Key: types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, Workload: wl, Now: now,
 		Checks: kueuestate.Checks{Own: []string{string(wl.Status.AdmissionChecks[0].Name)}}, Gate: Gate{Gate: g, Known: true, Exists: true}}
 	s.Request.Facts = s.FactsUnder(wl, &g.Spec)

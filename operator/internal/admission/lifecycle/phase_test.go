@@ -15,10 +15,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -29,9 +29,9 @@ import (
 func situationWith(change func(*Situation)) *Situation {
 	b := ledger.New(time.Second, time.Hour)
 	s := &Situation{Key: types.NamespacedName{Namespace: "team-a", Name: "job"}, Workload: fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)), Now: fixture.Noon,
-		Checks: kueuestate.Checks{Own: []string{"plimsoll"}, MultiKueue: "multikueue", Config: "gpu"}, Gate: Gate{Gate: registry.Gate{Name: "gpu"}, Known: true, Exists: true},
+		Checks: kueuestate.Checks{Own: []string{"plimsoll"}, MultiKueue: "multikueue", Config: "gpu"}, Gate: Gate{Gate: gatestate.Gate{Name: "gpu"}, Known: true, Exists: true},
 		MultiKueue: MultiKueue{Nominates: true, Connected: []string{"cluster1", "cluster2"}, ConnectedSince: map[string]time.Time{}},
-		Room: Room{LedgerTTL: b.TTL, View: b.View(), Key: registry.QueryKey{Gate: "gpu", Facts: "two devices"}, Candidates: []gate.Candidate{
+		Room: Room{LedgerTTL: b.TTL, View: b.View(), Key: gatestate.QueryKey{Gate: "gpu", Facts: "two devices"}, Candidates: []gate.Candidate{
 			{Name: "cluster1", SampledAt: fixture.Noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(9), Quota: gate.Known(100)}}},
 			{Name: "cluster2", SampledAt: fixture.Noon, Shapes: []gate.ShapeMetrics{{Fit: gate.Known(0), Quota: gate.Known(100)}}}}}}
 	change(s)
@@ -226,7 +226,7 @@ func requireEveryPhase(t *testing.T, covered map[Phase]bool) {
 // stepOptions compare steps. The verdicts of a decision are the gate's.
 var stepOptions = cmp.Options{
 	cmp.AllowUnexported(Step{}, LateAdmission{}, Reservation{}, Write{}, CheckWrite{}, RecordWrite{}, NominationWrite{}, Notice{}, conflict{}),
-	cmp.Comparer(func(a, b registry.QueryKey) bool { return a == b }),
+	cmp.Comparer(func(a, b gatestate.QueryKey) bool { return a == b }),
 	cmpopts.IgnoreFields(gate.Decision{}, "Verdicts"), cmpopts.EquateEmpty(),
 }
 
@@ -249,7 +249,7 @@ func nominationOf(record *dispatch.Record, reason, message string, clusters ...s
 }
 
 // waitsWith is the wait queue's entry of the workload team-a/job.
-func waitsWith(key registry.QueryKey, podSets []shape.PodSet) *waitqueue.Entry {
+func waitsWith(key gatestate.QueryKey, podSets []shape.PodSet) *waitqueue.Entry {
 	e := &waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "job"}, Key: key,
 		Rank: ledger.Rank{Since: fixture.Noon, Name: "team-a/job"}, Aging: timing.DefaultAging, PodSets: podSets}
 	if podSets != nil {
@@ -262,8 +262,8 @@ func TestNext(t *testing.T) {
 	const room = "cluster1 has room for 9 such pods"
 	own := []string{"plimsoll"}
 	twoDevices := []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 2, Pods: 1}}
-	gateKey := registry.QueryKey{Gate: "gpu"}
-	shapeKey := registry.QueryKey{Gate: "gpu", Facts: "two devices"}
+	gateKey := gatestate.QueryKey{Gate: "gpu"}
+	shapeKey := gatestate.QueryKey{Gate: "gpu", Facts: "two devices"}
 	placeable := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: room, Order: []string{"cluster1"}}
 	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, NoRoomAnywhere: true, Message: "no cluster has 2 free nvidia.com/gpu on one node: best is cluster2 with 0 in total"}
 	readyWrite := Write{Check: &CheckWrite{Names: own, Decision: placeable, MessageKind: gate.ReasonPlaceable, RememberReason: true},

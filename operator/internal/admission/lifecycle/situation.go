@@ -11,9 +11,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -80,7 +80,7 @@ func (s *Situation) Dispatch() Dispatch {
 // Gate is the gate of the workload's check.
 type Gate struct {
 	// Gate as the registry knows it, or with the API server's spec only.
-	registry.Gate
+	gatestate.Gate
 	// Known is false while the gate's controller has not read it; Exists is true if the API server has it.
 	Known, Exists bool
 	// TotalWaiting is the number of waiting workloads at all gates.
@@ -157,7 +157,7 @@ type Job struct {
 // Room is what measure adds: where the workload fits now, and who else waits.
 type Room struct {
 	// Key of the query results.
-	Key registry.QueryKey
+	Key gatestate.QueryKey
 	// Preceding is the waiting workload that ranks before and is decided first; empty = none.
 	Preceding types.NamespacedName
 	// HasTurn: the wait queue woke the workload as the next one to be decided.
@@ -223,7 +223,7 @@ func (s *Situation) Rank() ledger.Rank {
 
 // WaitEntry is the workload's entry in the wait queue. A workload without a decision competes
 // with no other one.
-func (s *Situation) WaitEntry(key registry.QueryKey) waitqueue.Entry {
+func (s *Situation) WaitEntry(key gatestate.QueryKey) waitqueue.Entry {
 	e := waitqueue.Entry{Workload: s.Key, Key: key, Rank: s.Rank(), Aging: gate.RulesOf(&s.Gate.Spec).Hold.Aging}
 	if key.Facts != "" {
 		e.PodSets, e.Limits = s.JobFacts().PodSets, limits(s)

@@ -9,8 +9,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
 func TestDecides(t *testing.T) {
@@ -40,7 +40,7 @@ func TestDecides(t *testing.T) {
 
 // Samples of devices and of the quota have times of their own.
 func TestCandidatesHaveTheTimesOfTheirSamples(t *testing.T) {
-	s := situationWith(func(s *Situation) { s.Gate.Clusters = []registry.Cluster{{Name: "cluster1"}} })
+	s := situationWith(func(s *Situation) { s.Gate.Clusters = []gatestate.Cluster{{Name: "cluster1"}} })
 	list := usable(s, []gate.Candidate{{Name: "cluster1", SampledAt: fixture.Noon, QuotaSampledAt: fixture.Noon.Add(-time.Minute)}})
 	i := slices.IndexFunc(list, func(c gate.Candidate) bool { return c.Name == "cluster1" })
 	if i < 0 || !list[i].SampledAt.Equal(fixture.Noon) || !list[i].QuotaSampledAt.Equal(fixture.Noon.Add(-time.Minute)) {
@@ -63,15 +63,15 @@ func TestOnlyCopiedWorkloadsPreemptOnWorkers(t *testing.T) {
 // A workload that waits for its last copy does not stop its line.
 func TestWaitAfter(t *testing.T) {
 	s := situationWith(func(*Situation) {})
-	key := registry.QueryKey{Gate: "gpu", Facts: "two devices"}
+	key := gatestate.QueryKey{Gate: "gpu", Facts: "two devices"}
 	for _, tc := range []struct {
 		reason  string
-		want    registry.QueryKey
+		want    gatestate.QueryKey
 		hasRoom bool
 	}{
 		{gate.ReasonNoRoom, key, false},
 		{gate.ReasonQueued, key, true},
-		{gate.ReasonOrphanedCopy, registry.QueryKey{Gate: "gpu"}, false},
+		{gate.ReasonOrphanedCopy, gatestate.QueryKey{Gate: "gpu"}, false},
 	} {
 		e := waitAfter(s, gate.Decision{State: gate.Pending, Reason: tc.reason}, key)
 		if e == nil || e.Key != tc.want || e.HasRoom != tc.hasRoom {

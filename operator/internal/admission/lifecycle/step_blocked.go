@@ -12,8 +12,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -82,7 +82,7 @@ func stepReportTooManyChecks(s *Situation) Step {
 
 // waitWithoutResults is the entry of a workload that no decision can be made for.
 func waitWithoutResults(s *Situation) *waitqueue.Entry {
-	e := s.WaitEntry(registry.QueryKey{Gate: s.Gate.Name})
+	e := s.WaitEntry(gatestate.QueryKey{Gate: s.Gate.Name})
 	return &e
 }
 

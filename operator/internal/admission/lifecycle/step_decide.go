@@ -12,9 +12,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -23,7 +23,7 @@ import (
 // turn, nominates.
 func stepDecide(s *Situation) Step {
 	next := Step{}
-	key := registry.QueryKey{Gate: s.Gate.Name}
+	key := gatestate.QueryKey{Gate: s.Gate.Name}
 	d := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: gate.Truncate("PlacementGate " + s.Gate.Name + " is not ready: " + s.Gate.Problem)}
 	var clusters []string
 	if s.Gate.Problem == "" {
@@ -61,7 +61,7 @@ func stepDecide(s *Situation) Step {
 // waitAfter is the workload's entry in the wait queue after a Pending decision. A workload that waits
 // for its last copy leaves its line, which it would stop although others have room: it looks again
 // by itself.
-func waitAfter(s *Situation, d gate.Decision, key registry.QueryKey) *waitqueue.Entry {
+func waitAfter(s *Situation, d gate.Decision, key gatestate.QueryKey) *waitqueue.Entry {
 	if d.Reason == gate.ReasonOrphanedCopy {
 		return waitWithoutResults(s)
 	}

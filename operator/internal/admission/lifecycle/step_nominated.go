@@ -8,8 +8,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -141,7 +141,7 @@ func (r Record) withoutAvoided(clusters []string, now time.Time) []string {
 // workload is nominated to does not leave.
 func (g Gate) isLeaving(cluster string, nominated []string) bool {
 	return !slices.Contains(nominated, cluster) &&
-		slices.ContainsFunc(g.Clusters, func(c registry.Cluster) bool { return c.Name == cluster && c.Leaving })
+		slices.ContainsFunc(g.Clusters, func(c gatestate.Cluster) bool { return c.Name == cluster && c.Leaving })
 }
 
 // isOverdue reports whether the nomination lasted for notAdmittedAfterSeconds.

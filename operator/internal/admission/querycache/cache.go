@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -27,15 +27,15 @@ type Cache struct {
 	flights singleflight.Group
 
 	mu          sync.Mutex
-	onRefreshed func(key registry.QueryKey, newerThan time.Time)
+	onRefreshed func(key gatestate.QueryKey, newerThan time.Time)
 	onFailing   func(messages map[string]string)
 	// queues of keys to refresh, by source.
-	queues map[string]workqueue.TypedInterface[registry.QueryKey]
+	queues map[string]workqueue.TypedInterface[gatestate.QueryKey]
 	// startWorkers starts the workers of a queue. It is nil before Start and after its end.
-	startWorkers func(workqueue.TypedInterface[registry.QueryKey])
+	startWorkers func(workqueue.TypedInterface[gatestate.QueryKey])
 	// results by renderedQuery.cacheKey.
 	results map[string]*cachedResult
-	plans   map[registry.QueryKey]*queryPlan
+	plans   map[gatestate.QueryKey]*queryPlan
 }
 
 // New returns an empty cache. It reads the ManagedClusters from hub if the series of a
@@ -44,14 +44,14 @@ type Cache struct {
 func New(sources *query.Sources, ledger *ledger.Ledger, hub client.Reader, now func() time.Time) *Cache {
 	return &Cache{
 		sources: sources, ledger: ledger, hub: hub, now: now,
-		onRefreshed: func(registry.QueryKey, time.Time) {}, onFailing: func(map[string]string) {},
-		queues: map[string]workqueue.TypedInterface[registry.QueryKey]{}, results: map[string]*cachedResult{}, plans: map[registry.QueryKey]*queryPlan{},
+		onRefreshed: func(gatestate.QueryKey, time.Time) {}, onFailing: func(map[string]string) {},
+		queues: map[string]workqueue.TypedInterface[gatestate.QueryKey]{}, results: map[string]*cachedResult{}, plans: map[gatestate.QueryKey]*queryPlan{},
 	}
 }
 
 // OnRefreshed sets the callback for completed refreshes: no result of the key is older than
 // newerThan. Set it before Start.
-func (c *Cache) OnRefreshed(f func(key registry.QueryKey, newerThan time.Time)) {
+func (c *Cache) OnRefreshed(f func(key gatestate.QueryKey, newerThan time.Time)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onRefreshed = f
@@ -71,18 +71,18 @@ func (c *Cache) OnFailing(f func(messages map[string]string)) {
 // If the cache lacks a result, Candidates queries it and waits for at most
 // timing.QueryTimeout. Other requests may wait for the same query, so the query continues
 // if ctx is canceled.
-func (c *Cache) Candidates(ctx context.Context, g registry.Gate, f shape.Facts) ([]gate.Candidate, gate.Fleet) {
+func (c *Cache) Candidates(ctx context.Context, g gatestate.Gate, f shape.Facts) ([]gate.Candidate, gate.Fleet) {
 	candidates, fleet, _ := c.fetchCandidates(context.WithoutCancel(ctx), g, f, false) // the error is that of the context
 	return candidates, fleet
 }
 
 // CandidatesToExplain is Candidates for an explanation. Its queries end with ctx, and then it returns the error
 // of ctx. No other request waits for them.
-func (c *Cache) CandidatesToExplain(ctx context.Context, g registry.Gate, f shape.Facts) ([]gate.Candidate, gate.Fleet, error) {
+func (c *Cache) CandidatesToExplain(ctx context.Context, g gatestate.Gate, f shape.Facts) ([]gate.Candidate, gate.Fleet, error) {
 	return c.fetchCandidates(ctx, g, f, true)
 }
 
-func (c *Cache) fetchCandidates(ctx context.Context, g registry.Gate, f shape.Facts, explains bool) ([]gate.Candidate, gate.Fleet, error) {
+func (c *Cache) fetchCandidates(ctx context.Context, g gatestate.Gate, f shape.Facts, explains bool) ([]gate.Candidate, gate.Fleet, error) {
 	key, now := c.KeyOf(g, f), c.now()
 	maxSampleAge := timing.Seconds(g.Spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge)
 	// With a long period, results must not become older than maxSampleAge while they are served.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 )
 
 // BenchmarkResultsCached measures the results of a decision if all of them are cached.
@@ -18,7 +18,7 @@ func BenchmarkResultsCached(b *testing.B) {
 			var values []any
 			for i := range clusters {
 				name := fmt.Sprintf("cluster%d", i+1)
-				f.gate.Clusters = append(f.gate.Clusters, registry.Cluster{Name: name})
+				f.gate.Clusters = append(f.gate.Clusters, gatestate.Cluster{Name: name})
 				values = append(values, name, 3.0)
 			}
 			f.source.responses["("] = series(values...)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 )
 
 // candidate is a cluster with what the gate's queries say about it for one workload.
@@ -12,7 +12,7 @@ type candidate struct{ gate.Candidate }
 
 // candidateOf returns the candidate of a cluster. Its Shapes are those of the workload's pod sets, in the order
 // of the facts. SampledAt is zero if the time or the room is unknown.
-func candidateOf(of registry.Cluster, results []queryResult, podSets int) gate.Candidate {
+func candidateOf(of gatestate.Cluster, results []queryResult, podSets int) gate.Candidate {
 	cluster, c := of.Name, candidate{of.Candidate()}
 	c.Shapes = make([]gate.ShapeMetrics, podSets)
 	roomUnknown, exportsQuota := false, false

@@ -15,8 +15,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
@@ -108,7 +108,7 @@ type fixture struct {
 	*Cache
 	clock  *clock
 	source *fakeSource
-	gate   registry.Gate
+	gate   gatestate.Gate
 	facts  shape.Facts
 }
 
@@ -122,7 +122,7 @@ func newFixture(spec v1alpha1.PlacementGateSpec) *fixture {
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, f.source)
 	f.Cache = New(sources, ledger.New(time.Second, time.Hour), nil, c.now)
 	spec.SourceRef.Name = "thanos"
-	f.gate = registry.Gate{Name: "gpu", Spec: spec, Clusters: []registry.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
+	f.gate = gatestate.Gate{Name: "gpu", Spec: spec, Clusters: []gatestate.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
 	f.facts = shape.Facts{UID: "uid", Namespace: "team-a", Name: "job", Queue: "gpu", PodSets: podSets("NVIDIA-L4", 2)}
 	return f
 }
@@ -262,7 +262,7 @@ func (f *fixture) runRounds(t *testing.T, d time.Duration) {
 }
 
 // refreshQueue returns the queue of keys to refresh.
-func (f *fixture) refreshQueue() workqueue.TypedInterface[registry.QueryKey] {
+func (f *fixture) refreshQueue() workqueue.TypedInterface[gatestate.QueryKey] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.queueOf("thanos")

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
@@ -77,7 +77,7 @@ func (c *Cache) holdersOf(ctx context.Context, s sourceLabel, owners []ledger.Ow
 
 // HolderClusters returns the clusters where pods of the owners hold devices, sorted. It sends one
 // query to the source of the key, and stores no result.
-func (c *Cache) HolderClusters(ctx context.Context, key registry.QueryKey, owners []ledger.Owner) ([]string, error) {
+func (c *Cache) HolderClusters(ctx context.Context, key gatestate.QueryKey, owners []ledger.Owner) ([]string, error) {
 	source := c.querySource(ctx, key.Source, key.ClusterLabel)
 	response, err := source.query(query.WithAllLabels(ctx), gate.HolderQuery(key.ClusterLabel, owners), c.now())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -19,18 +19,18 @@ const defaultClusterLabel = "cluster"
 
 // KeyOf returns the key of a workload at a gate. If the gate's source does not exist, the
 // key has the default cluster label. Results reports a source that can't be used.
-func (c *Cache) KeyOf(g registry.Gate, f shape.Facts) registry.QueryKey {
+func (c *Cache) KeyOf(g gatestate.Gate, f shape.Facts) gatestate.QueryKey {
 	source := g.Spec.SourceRef.Name
 	_, info, _ := c.sources.For(source)
-	return registry.QueryKey{
-		Gate: g.Name, Namespace: f.Namespace, Source: source, SourceID: cmp.Or(info.Identity(), source), Version: registry.Version{UID: g.UID, Generation: g.Generation},
+	return gatestate.QueryKey{
+		Gate: g.Name, Namespace: f.Namespace, Source: source, SourceID: cmp.Or(info.Identity(), source), Version: gatestate.Version{UID: g.UID, Generation: g.Generation},
 		ClusterLabel: cmp.Or(info.ClusterLabel, defaultClusterLabel), Facts: f.EquivalenceKey(),
 	}
 }
 
 // queryPlan lists the rendered queries of a Key.
 type queryPlan struct {
-	key registry.QueryKey
+	key gatestate.QueryKey
 	// ttl is the time for which the plan and its results are kept after their last use.
 	ttl time.Duration
 	// queries in the order of execution. The first returns the sample times, and the second those of the
@@ -64,7 +64,7 @@ type renderedQuery struct {
 
 // plan returns the plan of a key, and creates it on the first use. Only one of several
 // concurrent creators adds its plan: a plan holds the requests for refreshes.
-func (c *Cache) plan(key registry.QueryKey, g registry.Gate, f shape.Facts) *queryPlan {
+func (c *Cache) plan(key gatestate.QueryKey, g gatestate.Gate, f shape.Facts) *queryPlan {
 	if p := c.usePlan(key, nil); p != nil {
 		return p
 	}
@@ -72,7 +72,7 @@ func (c *Cache) plan(key registry.QueryKey, g registry.Gate, f shape.Facts) *que
 }
 
 // usePlan returns the plan of a key. If there is none, it adds and returns created.
-func (c *Cache) usePlan(key registry.QueryKey, created *queryPlan) *queryPlan {
+func (c *Cache) usePlan(key gatestate.QueryKey, created *queryPlan) *queryPlan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.plans[key]
@@ -97,7 +97,7 @@ func (c *Cache) lastCompleted(p *queryPlan) time.Time {
 // is rendered for each pod set, a condition only for the first one, which has the most devices
 // per pod. A prerequisite that the workload does not refer to is not queried, and neither is a
 // condition about a profile that the workload does not have.
-func newPlan(key registry.QueryKey, g registry.Gate, f shape.Facts) *queryPlan {
+func newPlan(key gatestate.QueryKey, g gatestate.Gate, f shape.Facts) *queryPlan {
 	p := &queryPlan{key: key, ttl: ttlOf(&g.Spec)}
 	for _, q := range gate.Queries(&g.Spec, key.ClusterLabel) {
 		q.Expr, _ = promql.ExpandClusterLabel(q.Expr, key.ClusterLabel)

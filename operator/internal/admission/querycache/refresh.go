@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -20,7 +20,7 @@ const refreshWorkers = 4
 // Refresh enqueues a refresh of the key's results older than newerThan, and does not wait.
 // If the key is enqueued already, the later newerThan applies. Without a plan for the key
 // there is nothing to query, but the OnRefreshed callback runs as well.
-func (c *Cache) Refresh(key registry.QueryKey, newerThan time.Time) {
+func (c *Cache) Refresh(key gatestate.QueryKey, newerThan time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.plans[key]; p != nil && p.refreshAfter.Before(newerThan) {
@@ -31,10 +31,10 @@ func (c *Cache) Refresh(key registry.QueryKey, newerThan time.Time) {
 
 // queueOf returns the queue of a source, in which namespaces take turns. It creates the queue
 // on the first use.
-func (c *Cache) queueOf(source string) workqueue.TypedInterface[registry.QueryKey] {
+func (c *Cache) queueOf(source string) workqueue.TypedInterface[gatestate.QueryKey] {
 	queue, ok := c.queues[source]
 	if !ok {
-		queue = fairqueue.New(func(k registry.QueryKey) string { return k.Namespace })
+		queue = fairqueue.New(func(k gatestate.QueryKey) string { return k.Namespace })
 		c.queues[source] = queue
 		if c.startWorkers != nil {
 			c.startWorkers(queue)
@@ -49,7 +49,7 @@ func (c *Cache) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("query-cache"))
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	c.runWorkers(func(queue workqueue.TypedInterface[registry.QueryKey]) {
+	c.runWorkers(func(queue workqueue.TypedInterface[gatestate.QueryKey]) {
 		for range refreshWorkers {
 			workers.Go(func() {
 				for c.refreshNext(ctx, queue) {
@@ -64,7 +64,7 @@ func (c *Cache) Start(ctx context.Context) error {
 }
 
 // runWorkers calls start for each queue that exists or is created later.
-func (c *Cache) runWorkers(start func(workqueue.TypedInterface[registry.QueryKey])) {
+func (c *Cache) runWorkers(start func(workqueue.TypedInterface[gatestate.QueryKey])) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.startWorkers = start
@@ -85,7 +85,7 @@ func (c *Cache) stopWorkers() {
 
 // refreshNext waits for the next key of the queue and refreshes its results. It returns
 // false after the queue has shut down.
-func (c *Cache) refreshNext(ctx context.Context, queue workqueue.TypedInterface[registry.QueryKey]) bool {
+func (c *Cache) refreshNext(ctx context.Context, queue workqueue.TypedInterface[gatestate.QueryKey]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -109,7 +109,7 @@ func (c *Cache) refreshNext(ctx context.Context, queue workqueue.TypedInterface[
 
 // refreshTarget returns the plan of a key and the oldest permitted start of its queries.
 // Without a plan it returns nil and now: no old result exists.
-func (c *Cache) refreshTarget(key registry.QueryKey) (*queryPlan, time.Time) {
+func (c *Cache) refreshTarget(key gatestate.QueryKey) (*queryPlan, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.plans[key]; p != nil {

@@ -12,7 +12,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
@@ -107,7 +107,7 @@ func TestStartIsolatesSources(t *testing.T) {
 	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
 	f.sources.Set(query.SourceInfo{Name: "hanging", ClusterLabel: "cluster"}, newStuckSource())
 	refreshed := make(chan string, 100)
-	f.OnRefreshed(func(key registry.QueryKey, _ time.Time) { refreshed <- key.Source })
+	f.OnRefreshed(func(key gatestate.QueryKey, _ time.Time) { refreshed <- key.Source })
 	stop := f.start(t)
 	request := func(source, model string) {
 		g, facts := f.gate, f.facts
@@ -131,7 +131,7 @@ func TestStartIsolatesSources(t *testing.T) {
 func TestNamespacesTakeTurnsInARefresh(t *testing.T) {
 	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
 	var order []string
-	f.OnRefreshed(func(key registry.QueryKey, _ time.Time) { order = append(order, key.Namespace) })
+	f.OnRefreshed(func(key gatestate.QueryKey, _ time.Time) { order = append(order, key.Namespace) })
 	request := func(namespace string, pods int64) {
 		facts := f.facts
 		facts.Namespace, facts.PodSets = namespace, podSets("NVIDIA-L4", pods)

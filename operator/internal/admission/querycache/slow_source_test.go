@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
@@ -60,7 +60,7 @@ func refreshTime(t *testing.T, shapes int, latency time.Duration) time.Duration 
 	f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, slowSource{latency})
 	f.Cache = New(f.sources, ledger.New(time.Second, time.Hour), nil, time.Now)
 	refreshed := make(chan struct{}, shapes)
-	f.OnRefreshed(func(registry.QueryKey, time.Time) { refreshed <- struct{}{} })
+	f.OnRefreshed(func(gatestate.QueryKey, time.Time) { refreshed <- struct{}{} })
 	stop := f.start(t)
 	defer stop()
 	begin := time.Now()

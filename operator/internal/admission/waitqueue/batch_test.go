@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 )
 
 // addIn adds a workload of a namespace that is alone in its line.
 func (f *fixture) addIn(namespace, name string, waited time.Duration) {
 	e := f.entry(h100, name, name, 0, waited)
-	e.Key = registry.QueryKey{Gate: "gpu", Namespace: namespace, Facts: name}
+	e.Key = gatestate.QueryKey{Gate: "gpu", Namespace: namespace, Facts: name}
 	f.Add(e)
 }
 

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -18,7 +18,7 @@ const h100 = "NVIDIA-H100-80GB-HBM3"
 type fixture struct {
 	*Queue
 	now       time.Time
-	gates     *registry.Registry
+	gates     *gatestate.Registry
 	refreshes []refresh
 	woken     []types.NamespacedName
 	// room is the number of workloads that still find room, by line.
@@ -30,24 +30,24 @@ type fixture struct {
 }
 
 type refresh struct {
-	key       registry.QueryKey
+	key       gatestate.QueryKey
 	newerThan time.Time
 }
 
 // newFixture returns a fixture whose gate has the period. With 0 the gate does not exist.
 func newFixture(periodSeconds int32) *fixture {
-	f := &fixture{now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), gates: registry.New(), outcome: "NoRoom"}
+	f := &fixture{now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), gates: gatestate.New(), outcome: "NoRoom"}
 	if periodSeconds > 0 {
-		f.gates.Put(registry.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{PeriodSeconds: periodSeconds}})
+		f.gates.Put(gatestate.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{PeriodSeconds: periodSeconds}})
 	}
-	f.Queue = New(f.gates, func() time.Time { return f.now }, func(key registry.QueryKey, newerThan time.Time) {
+	f.Queue = New(f.gates, func() time.Time { return f.now }, func(key gatestate.QueryKey, newerThan time.Time) {
 		f.refreshes = append(f.refreshes, refresh{key, newerThan})
 	})
 	f.SetEnqueuer(func(w types.NamespacedName) { f.woken = append(f.woken, w) })
 	return f
 }
 
-func key(facts string) registry.QueryKey { return registry.QueryKey{Gate: "gpu", Facts: facts} }
+func key(facts string) gatestate.QueryKey { return gatestate.QueryKey{Gate: "gpu", Facts: facts} }
 
 // entry is a workload that has waited for devices of a model.
 func (f *fixture) entry(model, facts, name string, priority int32, waited time.Duration) Entry {
@@ -66,7 +66,7 @@ func (f *fixture) addFor(model, facts, name string, priority int32, waited time.
 
 // run finishes the latest refresh of each key and decides what is woken.
 func (f *fixture) run() {
-	latest := map[registry.QueryKey]time.Time{}
+	latest := map[gatestate.QueryKey]time.Time{}
 	for _, r := range f.refreshes {
 		latest[r.key] = r.newerThan
 	}

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -15,7 +15,7 @@ import (
 type Entry struct {
 	Workload types.NamespacedName
 	// Key of the workload's queries.
-	Key registry.QueryKey
+	Key gatestate.QueryKey
 	// Limits on where the workload may go, as text. Workloads with one key and the same limits form a line.
 	Limits string
 	// Rank in the gate's order.
@@ -35,7 +35,7 @@ func (e Entry) line() lineKey { return lineKey{e.Key, e.Limits} }
 
 // lineKey identifies the workloads of a line.
 type lineKey struct {
-	registry.QueryKey
+	gatestate.QueryKey
 	limits string
 }
 

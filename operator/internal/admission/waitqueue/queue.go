@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Queue holds the waiting workloads of every gate. It is safe for concurrent use.
 type Queue struct {
-	registry *registry.Registry
+	registry *gatestate.Registry
 	now      func() time.Time
-	refresh  func(key registry.QueryKey, newerThan time.Time)
+	refresh  func(key gatestate.QueryKey, newerThan time.Time)
 
 	mu        sync.Mutex
 	enqueue   func(types.NamespacedName)
@@ -40,7 +40,7 @@ type settling struct {
 
 // gateQueue holds the waiting workloads of one gate.
 type gateQueue struct {
-	summary registry.WaitSummary
+	summary gatestate.WaitSummary
 	lines   map[lineKey]*line
 	// lineCounts is the number of lines of each namespace.
 	lineCounts map[string]int
@@ -55,7 +55,7 @@ type gateQueue struct {
 // New returns an empty queue. It writes the number of waiting workloads to the registry.
 // The queue calls refresh to request results of a key newer than newerThan; refresh must not
 // block. Call Refreshed once these results exist.
-func New(gates *registry.Registry, now func() time.Time, refresh func(key registry.QueryKey, newerThan time.Time)) *Queue {
+func New(gates *gatestate.Registry, now func() time.Time, refresh func(key gatestate.QueryKey, newerThan time.Time)) *Queue {
 	return &Queue{
 		registry: gates, now: now, refresh: refresh,
 		workloads: map[types.NamespacedName]*Entry{}, gates: map[string]*gateQueue{}, dirty: map[string]devices{},
@@ -122,18 +122,18 @@ func (q *Queue) insert(e *Entry) *line {
 }
 
 // Devices returns the number of devices that the waiting workloads of each gate request.
-func (q *Queue) Devices() map[string]map[registry.DeviceKind]int64 {
+func (q *Queue) Devices() map[string]map[gatestate.DeviceKind]int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	sums := map[string]map[registry.DeviceKind]int64{}
+	sums := map[string]map[gatestate.DeviceKind]int64{}
 	for _, e := range q.workloads {
 		of := sums[e.Key.Gate]
 		if of == nil {
-			of = map[registry.DeviceKind]int64{}
+			of = map[gatestate.DeviceKind]int64{}
 			sums[e.Key.Gate] = of
 		}
 		for _, p := range e.PodSets {
-			of[registry.DeviceKind{Resource: p.Resource, Model: p.Model}] += p.Devices()
+			of[gatestate.DeviceKind{Resource: p.Resource, Model: p.Model}] += p.Devices()
 		}
 	}
 	return sums
@@ -304,7 +304,7 @@ func (g *gateQueue) oldestWait() time.Time {
 
 // Refreshed wakes the next workload of the key's gate: no result of the key is older than
 // newerThan.
-func (q *Queue) Refreshed(key registry.QueryKey, newerThan time.Time) {
+func (q *Queue) Refreshed(key gatestate.QueryKey, newerThan time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g := q.gates[key.Gate]

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -19,7 +19,7 @@ func TestWakeUpsDecideTheFirstOfEachLine(t *testing.T) {
 	f.add("small", "a", 0, time.Second)
 	f.add("small", "b", 0, time.Minute)
 	f.add("big", "c", 0, time.Second)
-	want := registry.WaitSummary{Workloads: 3, Since: f.now.Add(-time.Minute)}
+	want := gatestate.WaitSummary{Workloads: 3, Since: f.now.Add(-time.Minute)}
 	if got := f.gates.WaitSummaries()["gpu"]; got != want {
 		t.Errorf("summary %+v, want %+v", got, want)
 	}
@@ -287,17 +287,17 @@ func TestLimitsSeparateLines(t *testing.T) {
 // results of the new key.
 func TestAddRefreshesANewKey(t *testing.T) {
 	f := newFixture(0)
-	before, after := registry.QueryKey{Gate: "gpu", Version: registry.Version{Generation: 1}}, registry.QueryKey{Gate: "gpu", Version: registry.Version{Generation: 2}}
-	for _, key := range []registry.QueryKey{before, before, after} {
+	before, after := gatestate.QueryKey{Gate: "gpu", Version: gatestate.Version{Generation: 1}}, gatestate.QueryKey{Gate: "gpu", Version: gatestate.Version{Generation: 2}}
+	for _, key := range []gatestate.QueryKey{before, before, after} {
 		e := f.entry(h100, "", "a", 0, 0)
 		e.Key = key
 		f.Add(e)
 	}
-	var keys []registry.QueryKey
+	var keys []gatestate.QueryKey
 	for _, r := range f.refreshes {
 		keys = append(keys, r.key)
 	}
-	if diff := cmp.Diff([]registry.QueryKey{before, after}, keys); diff != "" {
+	if diff := cmp.Diff([]gatestate.QueryKey{before, after}, keys); diff != "" {
 		t.Errorf("refreshed keys (-want +got):\n%s", diff)
 	}
 }
@@ -334,11 +334,11 @@ func BenchmarkWakeUp(b *testing.B) {
 
 // BenchmarkAdd measures the update of one of many waiting workloads.
 func BenchmarkAdd(b *testing.B) {
-	q := New(registry.New(), time.Now, func(registry.QueryKey, time.Time) {})
+	q := New(gatestate.New(), time.Now, func(gatestate.QueryKey, time.Time) {})
 	const n = 8000
 	entries := make([]Entry, n)
 	for i := range entries {
-		entries[i] = Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: strconv.Itoa(i)}, Key: registry.QueryKey{Gate: "gpu"}}
+		entries[i] = Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: strconv.Itoa(i)}, Key: gatestate.QueryKey{Gate: "gpu"}}
 		entries[i].Rank.Name = entries[i].Workload.String()
 		q.Add(entries[i])
 	}

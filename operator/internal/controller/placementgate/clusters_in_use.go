@@ -12,8 +12,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -96,7 +96,7 @@ func (r *Reconciler) gatherClustersInUse(ctx context.Context, in *input) (map[st
 		return r.clustersWithWorkloads(ctx, in, checks)
 	}
 	for _, member := range in.config.Spec.Clusters {
-		if len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member }) {
+		if len(in.requested) == 0 && slices.ContainsFunc(in.clusters, func(c gatestate.Cluster) bool { return c.Name == member }) {
 			continue
 		}
 		if inUse[member], err = r.hasWorkloads(ctx, member, checks); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
 )
 
@@ -109,7 +109,7 @@ func decideScoresFound(in *input) condition.Decision {
 	var missing []string
 	for _, p := range in.gate.Spec.Policies {
 		key := gate.ScoreKey(p.Policy, p.Score)
-		if !slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { _, ok := c.Scores[key]; return ok }) {
+		if !slices.ContainsFunc(in.clusters, func(c gatestate.Cluster) bool { _, ok := c.Scores[key]; return ok }) {
 			missing = append(missing, key)
 		}
 	}

@@ -23,9 +23,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/membership"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/controller/logging"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
@@ -42,7 +42,7 @@ const (
 // Options of the controller.
 type Options struct {
 	// Registry passes the gates to the workload controller.
-	Registry *registry.Registry
+	Registry *gatestate.Registry
 	// Ledger has the clusters that gates hold for waiting workloads.
 	Ledger *ledger.Ledger
 	// Nominate is true if the operator nominates clusters instead of Kueue's built-in

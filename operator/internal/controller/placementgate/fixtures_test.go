@@ -20,9 +20,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/membership"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -39,7 +39,7 @@ func newGate() *v1alpha1.PlacementGate {
 func newInput(clusters ...string) *input {
 	in := &input{gate: newGate(), placementFound: true, sourceFound: true, nominate: true, mkClusters: map[string]*kueue.MultiKueueCluster{}}
 	for _, c := range clusters {
-		in.clusters = append(in.clusters, registry.Cluster{Name: c})
+		in.clusters = append(in.clusters, gatestate.Cluster{Name: c})
 	}
 	return in
 }
@@ -89,7 +89,7 @@ func newReconciler(t *testing.T, clock *time.Time, calls interceptor.Funcs, obje
 		WithIndex(&kueue.Workload{}, clusterUseIndex, clusterUses(true)).WithInterceptorFuncs(calls).Build()
 	return &Reconciler{
 		client: hub, recorder: events.NewFakeRecorder(100), histories: map[string]*membership.History{},
-		opts: Options{Registry: registry.New(), Ledger: ledger.New(0, 0), Nominate: true, Now: func() time.Time { return *clock }},
+		opts: Options{Registry: gatestate.New(), Ledger: ledger.New(0, 0), Nominate: true, Now: func() time.Time { return *clock }},
 	}, hub
 }
 

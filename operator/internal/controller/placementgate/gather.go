@@ -11,8 +11,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 )
@@ -23,7 +23,7 @@ type input struct {
 	placementFound bool
 	sourceFound    bool
 	// clusters that the Placement decided, with the scores that the gate names.
-	clusters []registry.Cluster
+	clusters []gatestate.Cluster
 	// invalidQueries states which of the gate's PromQL queries do not parse. Empty: none.
 	invalidQueries string
 
@@ -77,7 +77,7 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 		if err != nil {
 			return nil, err
 		}
-		in.clusters = append(in.clusters, registry.Cluster{Name: name, Scores: scores})
+		in.clusters = append(in.clusters, gatestate.Cluster{Name: name, Scores: scores})
 	}
 	if g.Spec.MultiKueue == nil {
 		return in, nil
@@ -132,8 +132,8 @@ func describeInvalidQueries(spec *v1alpha1.PlacementGateSpec) string {
 
 // registryEntry returns the state of the gate for the workload controller. leaving are the
 // members to which no workload may be sent any more.
-func (in *input) registryEntry(leaving []string) registry.Gate {
-	entry := registry.Gate{Name: in.gate.Name, Spec: *in.gate.Spec.DeepCopy(), Clusters: slices.Clone(in.clusters),
+func (in *input) registryEntry(leaving []string) gatestate.Gate {
+	entry := gatestate.Gate{Name: in.gate.Name, Spec: *in.gate.Spec.DeepCopy(), Clusters: slices.Clone(in.clusters),
 		UID: in.gate.UID, Generation: in.gate.Generation}
 	for i := range entry.Clusters {
 		entry.Clusters[i].Leaving = slices.Contains(leaving, entry.Clusters[i].Name)

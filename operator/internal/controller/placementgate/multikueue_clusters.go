@@ -17,7 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 )
 
 // clusterChange is a MultiKueueCluster with other credentials than it has.
@@ -36,7 +36,7 @@ func decideClusters(in *input, members []string) (create []*kueue.MultiKueueClus
 	}
 	credentials := in.gate.Spec.MultiKueue.Credentials
 	for _, member := range slices.Sorted(slices.Values(members)) {
-		isDecided := slices.ContainsFunc(in.clusters, func(c registry.Cluster) bool { return c.Name == member })
+		isDecided := slices.ContainsFunc(in.clusters, func(c gatestate.Cluster) bool { return c.Name == member })
 		if in.mkClusters[member] == nil && (isDecided || in.inUse[member]) {
 			create = append(create, newCluster(in.gate.Name, member, credentials))
 		}

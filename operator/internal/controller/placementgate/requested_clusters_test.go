@@ -15,7 +15,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 )
 
 // A Placement decides 22 clusters. The one that a job needs replaces an unused member, to which
@@ -169,7 +169,7 @@ func TestMemberWithOrphanedCopiesStays(t *testing.T) {
 			if err := hub.Update(t.Context(), g); err != nil {
 				t.Fatal(err)
 			}
-			r.opts.Registry.Put(registry.Gate{Name: "gpu"})
+			r.opts.Registry.Put(gatestate.Gate{Name: "gpu"})
 			for _, wait := range append([]time.Duration{0}, tc.rounds...) {
 				clock = clock.Add(wait)
 				r.opts.Registry.RequestCluster("gpu", "c20", clock)

@@ -14,10 +14,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -135,7 +135,7 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 			}
 			b.clock.add(time.Minute)
 			set := b.look().Request.Facts.PodSets[0]
-			b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: registry.QueryKey{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
+			b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: gatestate.QueryKey{Gate: "gpu"}, PodSets: []shape.PodSet{set}})
 			b.refreshes = 0
 			b.update(tc.end)
 			b.account(b.look())

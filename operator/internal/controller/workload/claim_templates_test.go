@@ -18,9 +18,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -76,7 +76,7 @@ func TestObserveClaimTemplates(t *testing.T) {
 			reader := &templateReader{err: tc.err}
 			r := &Reconciler{live: reader}
 			for _, after := range []time.Duration{0, time.Second, templateLifetime - time.Second} {
-				s := &lifecycle.Situation{Workload: claiming(tc.template), Gate: lifecycle.Gate{Gate: registry.Gate{Spec: v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.fit}}}}, Now: fixture.Noon.Add(after)}
+				s := &lifecycle.Situation{Workload: claiming(tc.template), Gate: lifecycle.Gate{Gate: gatestate.Gate{Spec: v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.fit}}}}, Now: fixture.Noon.Add(after)}
 				s.Key = client.ObjectKeyFromObject(s.Workload)
 				if err := r.observeClaimTemplates(t.Context(), s); (err != nil) != tc.isError {
 					t.Fatal(err)
@@ -91,7 +91,7 @@ func TestObserveClaimTemplates(t *testing.T) {
 			if reader.reads != tc.reads {
 				t.Errorf("%d reads, want %d", reader.reads, tc.reads)
 			}
-			s := &lifecycle.Situation{Workload: claiming(tc.template), Gate: lifecycle.Gate{Gate: registry.Gate{Spec: v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.fit}}}}, Now: fixture.Noon.Add(2 * templateLifetime)}
+			s := &lifecycle.Situation{Workload: claiming(tc.template), Gate: lifecycle.Gate{Gate: gatestate.Gate{Spec: v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: tc.fit}}}}, Now: fixture.Noon.Add(2 * templateLifetime)}
 			s.Key = client.ObjectKeyFromObject(s.Workload)
 			if err := r.observeClaimTemplates(t.Context(), s); (err != nil) != tc.isError || tc.reads > 0 && reader.reads != tc.reads+1 {
 				t.Errorf("%d reads after the lifetime, %v", reader.reads, err)

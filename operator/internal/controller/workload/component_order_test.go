@@ -11,10 +11,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
@@ -141,7 +141,7 @@ func TestAddedComponentWaitsForItsTurn(t *testing.T) {
 	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 	componentOf("a")(wl)
 	b.create(wl)
-	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: gatestate.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: ledger.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.engine.Waiting.Add(urgent)
 	b.reconcile()

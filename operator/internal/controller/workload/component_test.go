@@ -9,9 +9,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
 // createReplicas stores the replicas and selects the first one.
@@ -109,17 +109,17 @@ func TestComponentOfAClusterThatIsNotDecided(t *testing.T) {
 	const others = "cluster1 does not run the job's other components, which are on cluster2"
 	for _, tc := range []struct {
 		name    string
-		decided []registry.Cluster
+		decided []gatestate.Cluster
 		want    string
 	}{
-		{"another cluster is decided", []registry.Cluster{{Name: "cluster1"}},
+		{"another cluster is decided", []gatestate.Cluster{{Name: "cluster1"}},
 			"Pending no cluster is eligible; cluster2 runs the job's other components, but is not decided by Placement plimsoll-system/gpu, " + others},
 		{"no cluster is decided", nil, "Pending Placement plimsoll-system/gpu has decided no cluster"},
-		{"decided again", []registry.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}, "Ready cluster2 has room for 9 such pods; the quota of its queue is unknown (QuotaUnknown)"},
+		{"decided again", []gatestate.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}, "Ready cluster2 has room for 9 such pods; the quota of its queue is unknown (QuotaUnknown)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{PlacementRef: v1alpha1.NamespacedReference{Namespace: "plimsoll-system", Name: "gpu"}})
-			b.putGate(func(g *registry.Gate) { g.Clusters = tc.decided })
+			b.putGate(func(g *gatestate.Gate) { g.Clusters = tc.decided })
 			b.createReplicas(2)
 			b.update(func(wl *kueue.Workload) { cluster := "cluster2"; wl.Status.ClusterName = &cluster })
 			b.selectReplica(1)

@@ -31,9 +31,9 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/controller/logging"
 	"plimsoll.dev/plimsoll/operator/internal/fairqueue"
@@ -44,7 +44,7 @@ import (
 // Options of the controller.
 type Options struct {
 	// Registry that the gates' controller fills.
-	Registry *registry.Registry
+	Registry *gatestate.Registry
 	// Ledger of the devices that were sent somewhere and that samples do not show yet.
 	Ledger *ledger.Ledger
 	// Sources to query.

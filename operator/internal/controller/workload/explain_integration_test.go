@@ -15,8 +15,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
@@ -66,7 +66,7 @@ func TestExplainOnFollower(t *testing.T) {
 	mgr, err := ctrl.NewManager(sharedConfig, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		LeaderElection: true, LeaderElectionID: "leader", LeaderElectionNamespace: "default", Controller: config.Controller{SkipNameValidation: &skipNameValidation}})
 	g.Expect(err).NotTo(HaveOccurred())
-	follower, err := workload.Setup(mgr, workload.Options{Registry: registry.New(), Ledger: ledger.New(time.Second, time.Hour), Sources: &query.Sources{}, Nominate: true})
+	follower, err := workload.Setup(mgr, workload.Options{Registry: gatestate.New(), Ledger: ledger.New(time.Second, time.Hour), Sources: &query.Sources{}, Nominate: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	go func() { _ = mgr.Start(t.Context()) }()
 	g.Expect(mgr.GetCache().WaitForCacheSync(t.Context())).To(BeTrue())

@@ -14,10 +14,10 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
@@ -69,7 +69,7 @@ func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
 		b.engine.Ledger.Debit(ledger.Entry{UID: "uid-" + namespace, Workload: namespace + "/secret-project", Cluster: "cluster1", ClusterQueue: "secret-queue", PodSets: podSets,
 			DebitedAt: fixture.Noon, Owners: []ledger.Owner{{Namespace: namespace, Kind: "Job", Name: "secret-project"}}})
 	}
-	b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+	b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: gatestate.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: ledger.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/secret-urgent"}, PodSets: b.look().Request.Facts.PodSets})
 
 	response := httptest.NewRecorder()

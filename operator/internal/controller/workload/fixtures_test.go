@@ -21,11 +21,11 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
@@ -107,12 +107,12 @@ type bench struct {
 	clock    *clock
 	source   *fakeSource
 	sources  query.Sources
-	gate     registry.Gate
+	gate     gatestate.Gate
 	hub      client.WithWatch
 	recorder *events.FakeRecorder
 	key      types.NamespacedName
 	// refreshed are the keys of the refreshes that the wait queue requested; refreshes counts them.
-	refreshed []registry.QueryKey
+	refreshed []gatestate.QueryKey
 	refreshes int
 	// woken are the workloads that the wait queue woke.
 	woken []types.NamespacedName
@@ -141,8 +141,8 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 	).WithInterceptorFuncs(interceptor.Funcs{SubResourceApply: applyLikeServer}).Build()
 	b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, b.source)
 	spec.SourceRef.Name = "thanos"
-	b.gate = registry.Gate{Name: "gpu", Spec: spec, Clusters: []registry.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
-	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
+	b.gate = gatestate.Gate{Name: "gpu", Spec: spec, Clusters: []gatestate.Cluster{{Name: "cluster1"}, {Name: "cluster2"}}}
+	gates, reservations := gatestate.New(), ledger.New(time.Second, time.Hour)
 	gates.Put(b.gate)
 	b.Reconciler = &Reconciler{client: b.hub, live: b.hub, recorder: b.recorder, now: c.now,
 		metrics: newMetrics(nil, reservations, gates, nil, c.now), rebuilt: true}
@@ -156,9 +156,9 @@ func newBench(t *testing.T, spec v1alpha1.PlacementGateSpec) *bench {
 }
 
 // startEngine gives the process an engine that remembers nothing but the ledger.
-func (b *bench) startEngine(gates *registry.Registry, reservations *ledger.Ledger) {
+func (b *bench) startEngine(gates *gatestate.Registry, reservations *ledger.Ledger) {
 	b.engine = engine.New(engine.Options{Edge: b.Reconciler, Registry: gates, Ledger: reservations, Nominates: true, Now: b.now,
-		Waiting: waitqueue.New(gates, b.now, func(key registry.QueryKey, _ time.Time) {
+		Waiting: waitqueue.New(gates, b.now, func(key gatestate.QueryKey, _ time.Time) {
 			b.refreshes++
 			b.refreshed = append(b.refreshed, key)
 		})})
@@ -206,7 +206,7 @@ func applyLikeServer(ctx context.Context, c client.Client, subresource string, o
 func (b *bench) now() time.Time { return b.clock.now() }
 
 // putGate changes the gate in the registry.
-func (b *bench) putGate(change func(*registry.Gate)) {
+func (b *bench) putGate(change func(*gatestate.Gate)) {
 	change(&b.gate)
 	b.engine.Registry.Put(b.gate)
 }

@@ -14,9 +14,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -145,10 +145,10 @@ func TestHoldEndsWithTheWait(t *testing.T) {
 		{"check removed from the queue", func(b *bench) { b.update(func(wl *kueue.Workload) { wl.Status.AdmissionChecks = nil }) }},
 		{"gate deleted", func(b *bench) { b.engine.Registry.Delete("gpu") }},
 		{"holds switched off", func(b *bench) {
-			b.putGate(func(g *registry.Gate) { g.Spec.Hold.Mode, g.Generation = v1alpha1.HoldOff, 2 })
+			b.putGate(func(g *gatestate.Gate) { g.Spec.Hold.Mode, g.Generation = v1alpha1.HoldOff, 2 })
 		}},
 		{"gate broken", func(b *bench) {
-			b.putGate(func(g *registry.Gate) { g.Problem = "MetricsSource thanos does not exist" })
+			b.putGate(func(g *gatestate.Gate) { g.Problem = "MetricsSource thanos does not exist" })
 		}},
 		{"samples too old", func(b *bench) { b.source.age = 3 * time.Minute }},
 		{"cluster disconnected", func(b *bench) { b.disconnect("cluster1"); b.disconnect("cluster2") }},

@@ -8,8 +8,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -51,7 +51,7 @@ func TestRepairAvoidsTheClusterThatWasLeft(t *testing.T) {
 // that the workload left.
 func TestWideningAvoidsTheClusterThatWasLeft(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
-	b.putGate(func(g *registry.Gate) { g.Problem = "MetricsSource thanos does not exist" })
+	b.putGate(func(g *gatestate.Gate) { g.Problem = "MetricsSource thanos does not exist" })
 	b.create(fixture.WithRecord(fixture.Nominated(fixture.PendingWorkload(fixture.Noon.Add(-3*time.Minute)), "cluster2"),
 		fixture.RecordOf(fixture.Noon.Add(-2*time.Minute), "cluster2").Reclaim("rebalance", "big waits", 0, fixture.Noon.Add(-4*time.Minute)).Woken().Avoid("cluster1", fixture.Noon.Add(timing.MoveAvoidance), "was left for team-a/big")))
 	b.reconcile()

@@ -11,9 +11,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
@@ -29,7 +29,7 @@ type metrics struct {
 
 var buckets = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
-func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *registry.Registry, waiting *waitqueue.Queue, now func() time.Time) *metrics {
+func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *gatestate.Registry, waiting *waitqueue.Queue, now func() time.Time) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_gate_decisions_total", Help: "Decisions of the gate, by state of the admission check and reason.",
@@ -78,7 +78,7 @@ var nominationReasons = []string{lifecycle.ReasonNominated, lifecycle.ReasonNomi
 
 // startAtZero creates the series of a gate and of its clusters. A series that is born with
 // its first event has no increase then, so rules would miss the event.
-func (m *metrics) startAtZero(g registry.Gate) {
+func (m *metrics) startAtZero(g gatestate.Gate) {
 	m.mispredicts.WithLabelValues(g.Name)
 	m.requeues.WithLabelValues(g.Name)
 	m.readySeconds.WithLabelValues(g.Name)
@@ -132,7 +132,7 @@ func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
 
 // queueCollector reads the gates' queues when it is scraped.
 type queueCollector struct {
-	gates           *registry.Registry
+	gates           *gatestate.Registry
 	queue           *waitqueue.Queue
 	now             func() time.Time
 	waiting, oldest *prometheus.Desc
@@ -140,7 +140,7 @@ type queueCollector struct {
 	failing         *prometheus.Desc
 }
 
-func newQueueCollector(gates *registry.Registry, queue *waitqueue.Queue, now func() time.Time) *queueCollector {
+func newQueueCollector(gates *gatestate.Registry, queue *waitqueue.Queue, now func() time.Time) *queueCollector {
 	desc := func(opts prometheus.GaugeOpts) *prometheus.Desc {
 		return prometheus.NewDesc(opts.Name, opts.Help, []string{"gate"}, nil)
 	}

@@ -16,27 +16,27 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 )
 
 func TestMetricsExposition(t *testing.T) {
-	gates, reservations, exposed := registry.New(), ledger.New(time.Second, time.Hour), prometheus.NewPedanticRegistry()
+	gates, reservations, exposed := gatestate.New(), ledger.New(time.Second, time.Hour), prometheus.NewPedanticRegistry()
 	clock := func() time.Time { return fixture.Noon }
-	waiting := waitqueue.New(gates, clock, func(registry.QueryKey, time.Time) {})
+	waiting := waitqueue.New(gates, clock, func(gatestate.QueryKey, time.Time) {})
 	m := newMetrics(exposed, reservations, gates, waiting, clock)
-	gates.Put(registry.Gate{Name: "gpu"})
-	gates.Put(registry.Gate{Name: "idle", Clusters: []registry.Cluster{{Name: "cluster1"}}})
+	gates.Put(gatestate.Gate{Name: "gpu"})
+	gates.Put(gatestate.Gate{Name: "idle", Clusters: []gatestate.Cluster{{Name: "cluster1"}}})
 	h100 := shape.PodSet{Resource: "nvidia.com/gpu", Model: "H100", DevicesPerPod: 8, Pods: 2}
 	anyModel := shape.PodSet{Resource: "nvidia.com/gpu", DevicesPerPod: 1, Pods: 1}
 	for i, podSets := range [][]shape.PodSet{{h100}, {h100, anyModel}} {
-		waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: strconv.Itoa(i)}, Key: registry.QueryKey{Gate: "gpu"}, PodSets: podSets})
+		waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: strconv.Itoa(i)}, Key: gatestate.QueryKey{Gate: "gpu"}, PodSets: podSets})
 	}
-	gates.SetWaiting("gpu", registry.WaitSummary{Workloads: 2, Since: fixture.Noon.Add(-90 * time.Second)})
+	gates.SetWaiting("gpu", gatestate.WaitSummary{Workloads: 2, Since: fixture.Noon.Add(-90 * time.Second)})
 	gates.SetFailingQueries(map[string]string{"gpu": "fit: connection refused"})
 	reservations.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: fixture.Noon.Add(-time.Minute), PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
 	s := &lifecycle.Situation{Workload: &kueue.Workload{Status: kueue.WorkloadStatus{NominatedClusterNames: []string{"cluster3"}}}}

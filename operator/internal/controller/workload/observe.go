@@ -13,9 +13,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
@@ -147,7 +147,7 @@ func (r *Reconciler) observeGate(ctx context.Context, s *lifecycle.Situation) er
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		s.Gate.Exists, s.Gate.Gate = err == nil, registry.Gate{Name: name, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
+		s.Gate.Exists, s.Gate.Gate = err == nil, gatestate.Gate{Name: name, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
 		return nil
 	}
 	if mk := s.Gate.Spec.MultiKueue; s.Gate.Problem == "" && mk != nil && s.Dispatch() != lifecycle.Local && mk.ConfigName != s.Checks.Config {
@@ -184,7 +184,7 @@ func (r *Reconciler) Measure(ctx context.Context, s *lifecycle.Situation) (*life
 	return s, r.measureOthers(ctx, s)
 }
 
-func (r *Reconciler) keyOf(s *lifecycle.Situation) registry.QueryKey {
+func (r *Reconciler) keyOf(s *lifecycle.Situation) gatestate.QueryKey {
 	return r.cache.KeyOf(s.Gate.Gate, s.JobFacts())
 }
 

@@ -10,10 +10,10 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -24,7 +24,7 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.room(onlyCluster1)
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
-	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+	urgent := waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "urgent"}, Key: gatestate.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: ledger.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-b/urgent"}, PodSets: b.look().Request.Facts.PodSets}
 	b.engine.Waiting.Add(urgent)
 	b.reconcile()
@@ -48,7 +48,7 @@ func TestWorkloadWaitsForItsTurn(t *testing.T) {
 func TestExplanationOfAQueuedWorkloadWithoutMultiKueue(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.PendingWorkload(fixture.Noon))
-	b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: registry.QueryKey{Gate: "gpu", Facts: "eight devices"},
+	b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-a", Name: "urgent"}, Key: gatestate.QueryKey{Gate: "gpu", Facts: "eight devices"},
 		Rank: ledger.Rank{Priority: 1000, Since: fixture.Noon, Name: "team-a/urgent"}, PodSets: b.look().Request.Facts.PodSets})
 	b.expectExplained()
 }

@@ -10,10 +10,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
 // Room on both clusters, or on one.
@@ -63,7 +63,7 @@ func TestClusterOfAPossibleCopyIsNominatedAgain(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.room(tc.room)
 			if tc.clusters != nil {
-				b.putGate(func(g *registry.Gate) { g.Clusters = []registry.Cluster{{Name: tc.clusters[0]}} })
+				b.putGate(func(g *gatestate.Gate) { g.Clusters = []gatestate.Cluster{{Name: tc.clusters[0]}} })
 			}
 			b.create(fixture.Nominated(fixture.PendingWorkload(fixture.Noon)))
 			b.withLostQuota(tc.admitted, "", fixture.Noon.Add(-tc.lostQuota))

@@ -13,10 +13,10 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
 // countingClient lists what it holds, and counts the lists.
@@ -147,7 +147,7 @@ func TestWaitingWorkloadsShareOneList(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	c := &countingClient{queues: []kueue.ClusterQueue{clusterQueue("gpu", "")}, localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu")}}
 	b.client = c
-	yielding := registry.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}}}
+	yielding := gatestate.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{WhenUnplaceable: v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 300}}}
 	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, NoRoomAnywhere: true}
 	decideAll := func(waited time.Duration) (yields int) {
 		c.lists = 0

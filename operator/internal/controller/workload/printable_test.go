@@ -13,8 +13,8 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
 // hostile is a text that sets the title of a terminal, clears it and fakes a line.
@@ -32,7 +32,7 @@ func TestMessagesArePrintable(t *testing.T) {
 		}},
 		{"model", func(b *bench, wl *kueue.Workload) {
 			wl.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.product": hostile}
-			b.putGate(func(g *registry.Gate) { g.Spec.ModelFrom = []string{"nvidia.com/gpu.product"} })
+			b.putGate(func(g *gatestate.Gate) { g.Spec.ModelFrom = []string{"nvidia.com/gpu.product"} })
 			b.room(map[string]float64{"cluster1": 0})
 		}},
 		{"connection of a worker", func(b *bench, _ *kueue.Workload) {
@@ -46,7 +46,7 @@ func TestMessagesArePrintable(t *testing.T) {
 				b.t.Fatal(err)
 			}
 		}},
-		{"problem of the gate", func(b *bench, _ *kueue.Workload) { b.putGate(func(g *registry.Gate) { g.Problem = hostile }) }},
+		{"problem of the gate", func(b *bench, _ *kueue.Workload) { b.putGate(func(g *gatestate.Gate) { g.Problem = hostile }) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})

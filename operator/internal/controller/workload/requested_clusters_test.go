@@ -8,8 +8,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
 // A workload that fits on no member of the MultiKueueConfig, but on another decided cluster,
@@ -25,19 +25,19 @@ func TestWorkloadRequestsAClusterOutsideTheConfiguration(t *testing.T) {
 		{"a member has room", map[string]float64{"cluster1": 0, "cluster2": 9, "cluster3": 9}, nil, nil},
 		{"no cluster has room", map[string]float64{"cluster1": 0, "cluster2": 0, "cluster3": 0}, nil, nil},
 		{"the configuration is not the gate's", map[string]float64{"cluster1": 0, "cluster2": 0, "cluster3": 9}, func(b *bench, _ *kueue.Workload) {
-			b.putGate(func(g *registry.Gate) { g.Spec.MultiKueue = nil })
+			b.putGate(func(g *gatestate.Gate) { g.Spec.MultiKueue = nil })
 		}, nil},
 		{"Kueue dispatches", map[string]float64{"cluster1": 0, "cluster2": 0, "cluster3": 9}, func(b *bench, _ *kueue.Workload) { b.engine.Nominates = false }, nil},
 		{"the user forbids it", map[string]float64{"cluster1": 0, "cluster2": 0, "cluster3": 9}, func(_ *bench, wl *kueue.Workload) {
 			wl.Annotations = map[string]string{"kueue.x-k8s.io/multikueue-cluster-names": "cluster1"}
 		}, nil},
 		{"the only one with room is about to leave", map[string]float64{"cluster1": 9, "cluster2": 0, "cluster3": 0}, func(b *bench, _ *kueue.Workload) {
-			b.putGate(func(g *registry.Gate) { g.Clusters[0].Leaving = true })
+			b.putGate(func(g *gatestate.Gate) { g.Clusters[0].Leaving = true })
 		}, []string{"cluster1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{MultiKueue: &v1alpha1.GateMultiKueue{ConfigName: "gpu"}})
-			b.putGate(func(g *registry.Gate) { g.Clusters = append(g.Clusters, registry.Cluster{Name: "cluster3"}) })
+			b.putGate(func(g *gatestate.Gate) { g.Clusters = append(g.Clusters, gatestate.Cluster{Name: "cluster3"}) })
 			b.room(tc.room)
 			wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
 			if tc.change != nil {
@@ -56,7 +56,7 @@ func TestWorkloadRequestsAClusterOutsideTheConfiguration(t *testing.T) {
 			}
 			b.configure("cluster1", "cluster2", "cluster3")
 			b.connect("cluster3", b.now())
-			b.putGate(func(g *registry.Gate) { g.Clusters[0].Leaving = false })
+			b.putGate(func(g *gatestate.Gate) { g.Clusters[0].Leaving = false })
 			b.wakeUp()
 			if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, tc.requested) {
 				t.Errorf("nominated %v, want %v", got, tc.requested)

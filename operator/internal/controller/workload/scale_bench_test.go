@@ -29,11 +29,11 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
@@ -208,7 +208,7 @@ type scaleHub struct {
 func newScaleHub(b *testing.B, size hubSize) *scaleHub {
 	h := &scaleHub{size: size, clock: &clock{time: fixture.Noon}, hub: &indexClient{objects: map[string]client.Object{}}, woken: make(chan types.NamespacedName, 4*size.workloads)}
 	h.source = &scaleSource{now: h.clock.now}
-	sources, gates, reservations := &query.Sources{}, registry.New(), ledger.New(time.Second, time.Hour)
+	sources, gates, reservations := &query.Sources{}, gatestate.New(), ledger.New(time.Second, time.Hour)
 	sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, h.source)
 	cache := querycache.New(sources, reservations, nil, h.clock.now)
 	waiting := waitqueue.New(gates, h.clock.now, cache.Refresh)
@@ -217,10 +217,10 @@ func newScaleHub(b *testing.B, size hubSize) *scaleHub {
 		now: h.clock.now, cache: cache, metrics: newMetrics(nil, reservations, gates, nil, h.clock.now), rebuilt: true}
 	h.engine = engine.New(engine.Options{Edge: h.Reconciler, Registry: gates, Ledger: reservations, Waiting: waiting, Nominates: true, Now: h.clock.now})
 	var clusters []string
-	var decided []registry.Cluster
+	var decided []gatestate.Cluster
 	for i := range scaleClusters {
 		name := fmt.Sprint("cluster-", i)
-		clusters, decided = append(clusters, name), append(decided, registry.Cluster{Name: name})
+		clusters, decided = append(clusters, name), append(decided, gatestate.Cluster{Name: name})
 		h.hub.add(&kueue.MultiKueueCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: kueue.MultiKueueClusterStatus{
 			Conditions: []metav1.Condition{{Type: kueue.MultiKueueClusterActive, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(fixture.Noon.Add(-time.Hour))}}}})
 	}
@@ -233,7 +233,7 @@ func newScaleHub(b *testing.B, size hubSize) *scaleHub {
 		h.hub.add(check)
 		spec := v1alpha1.PlacementGateSpec{}
 		spec.SourceRef.Name = "thanos"
-		gates.Put(registry.Gate{Name: name, Spec: spec, Clusters: decided})
+		gates.Put(gatestate.Gate{Name: name, Spec: spec, Clusters: decided})
 	}
 	waiting.SetEnqueuer(func(key types.NamespacedName) { h.woken <- key })
 	ctx, cancel := context.WithCancel(b.Context())

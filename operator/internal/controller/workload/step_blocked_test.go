@@ -13,8 +13,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -49,7 +49,7 @@ func TestBlockedWorkloads(t *testing.T) {
 			if diff := cmp.Diff(tc.want, checkTexts(b.workload())); diff != "" {
 				t.Errorf("checks (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(map[string]registry.WaitSummary{"gpu": {Workloads: 1, Since: fixture.Noon}}, b.engine.Registry.WaitSummaries()); diff != "" {
+			if diff := cmp.Diff(map[string]gatestate.WaitSummary{"gpu": {Workloads: 1, Since: fixture.Noon}}, b.engine.Registry.WaitSummaries()); diff != "" {
 				t.Errorf("wait summaries (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]string{"Warning GateNotReady " + tc.event}, b.events()); diff != "" {
@@ -100,7 +100,7 @@ func TestTwoReadyChecksWaitForNothing(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.WithSecondCheck(fixture.ReadyFor(fixture.PendingWorkload(fixture.Noon), "cluster1", fixture.Noon), kueue.CheckStateReady))
 	before := checkTexts(b.workload())
-	b.engine.Waiting.Add(waitqueue.Entry{Workload: b.key, Key: registry.QueryKey{Gate: "gpu"}})
+	b.engine.Waiting.Add(waitqueue.Entry{Workload: b.key, Key: gatestate.QueryKey{Gate: "gpu"}})
 	b.reconcile()
 	if diff := cmp.Diff(before, checkTexts(b.workload())); diff != "" || b.engine.Registry.Waiting("gpu") != 0 {
 		t.Errorf("%d waiting, checks (-before +after):\n%s", b.engine.Registry.Waiting("gpu"), diff)

@@ -14,9 +14,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 )
 
 // A burst of decisions on one sample must not send every workload to one cluster.
@@ -263,8 +263,8 @@ func TestMessagesWithNewNumbersAreRateLimited(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.create(fixture.PendingWorkload(fixture.Noon))
-			b.engine.Registry.SetWaiting("gpu", registry.WaitSummary{Workloads: tc.waiting, Since: fixture.Noon})
-			b.engine.Registry.SetWaiting("tpu", registry.WaitSummary{Workloads: 1, Since: fixture.Noon})
+			b.engine.Registry.SetWaiting("gpu", gatestate.WaitSummary{Workloads: tc.waiting, Since: fixture.Noon})
+			b.engine.Registry.SetWaiting("tpu", gatestate.WaitSummary{Workloads: 1, Since: fixture.Noon})
 			for _, message := range []string{"1 free", "2 free"} {
 				b.decideAs(gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: message})
 				b.clock.add(tc.after)
@@ -280,7 +280,7 @@ func TestMessagesWithNewNumbersAreRateLimited(t *testing.T) {
 func TestMessagesOfAnotherKindAreWrittenAtOnce(t *testing.T) {
 	b := newBench(t, v1alpha1.PlacementGateSpec{})
 	b.create(fixture.PendingWorkload(fixture.Noon))
-	b.engine.Registry.SetWaiting("gpu", registry.WaitSummary{Workloads: 100, Since: fixture.Noon})
+	b.engine.Registry.SetWaiting("gpu", gatestate.WaitSummary{Workloads: 100, Since: fixture.Noon})
 	noRoom := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free"}
 	for _, d := range []gate.Decision{noRoom,
 		{State: gate.Pending, Reason: gate.ReasonNoRoom, Message: "1 free; connection refused", Incomplete: true},

@@ -13,10 +13,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -139,7 +139,7 @@ func TestWideningAvoidsLeavingClusters(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{})
 			b.room(map[string]float64{"cluster1": 4, "cluster2": 4})
-			b.putGate(func(g *registry.Gate) {
+			b.putGate(func(g *gatestate.Gate) {
 				g.Problem = tc.problem
 				for i := range g.Clusters {
 					g.Clusters[i].Leaving = g.Clusters[i].Name == tc.leaving

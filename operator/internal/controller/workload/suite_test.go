@@ -27,8 +27,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/controller/admissioncheck"
 	"plimsoll.dev/plimsoll/operator/internal/controller/placementgate"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
@@ -106,7 +106,7 @@ func setupControllers(mgr ctrl.Manager, opts workload.Options) (*workload.Reconc
 	for name := range sourceNames {
 		registerSource(name)
 	}
-	gates, reservations := registry.New(), ledger.New(time.Second, time.Hour)
+	gates, reservations := gatestate.New(), ledger.New(time.Second, time.Hour)
 	if err := placementgate.Setup(mgr, placementgate.Options{Registry: gates, Ledger: reservations, Nominate: true}); err != nil {
 		return nil, err
 	}

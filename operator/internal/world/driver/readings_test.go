@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/world"
@@ -72,9 +72,9 @@ func withSmallQuotas(s world.Spec, random *rand.Rand) world.Spec {
 
 // compareCandidates compares the candidates of some workloads and returns the number of clusters with known samples.
 func compareCandidates(t *testing.T, d *Driver, random *rand.Rand) int {
-	g := registry.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{SourceRef: v1alpha1.LocalReference{Name: "store"}}}
+	g := gatestate.Gate{Name: "gpu", Spec: v1alpha1.PlacementGateSpec{SourceRef: v1alpha1.LocalReference{Name: "store"}}}
 	for _, c := range d.Spec.Clusters {
-		g.Clusters = append(g.Clusters, registry.Cluster{Name: c.Name})
+		g.Clusters = append(g.Clusters, gatestate.Cluster{Name: c.Name})
 	}
 	sources := &query.Sources{}
 	sources.Set(query.SourceInfo{Name: "store", ClusterLabel: "cluster"}, d.Store)

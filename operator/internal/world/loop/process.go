@@ -14,10 +14,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/engine"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 	"plimsoll.dev/plimsoll/operator/internal/world/hub"
@@ -50,7 +50,7 @@ type process struct {
 func newProcess(d *Driver) *process {
 	p := &process{driver: d, queued: map[types.NamespacedName]bool{}, timers: map[types.NamespacedName]time.Time{}}
 	p.hubView = newHubView(d, p)
-	gates, reservations := registry.New(), ledger.New(ledgerSettle, ledgerTTL)
+	gates, reservations := gatestate.New(), ledger.New(ledgerSettle, ledgerTTL)
 	p.results = newResults(p, reservations)
 	waiting := waitqueue.New(gates, p.now, p.results.refresh)
 	p.results.onRefreshed = waiting.Refreshed
@@ -91,9 +91,9 @@ func (p *process) every(interval time.Duration, do func()) {
 // readGate registers the gate as its controller does.
 func (p *process) readGate() {
 	pg := hub.Get[*v1alpha1.PlacementGate](p.store, types.NamespacedName{Name: p.driver.GateName()})
-	g := registry.Gate{Name: pg.Name, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
+	g := gatestate.Gate{Name: pg.Name, Spec: pg.Spec, UID: pg.UID, Generation: pg.Generation}
 	for _, name := range p.driver.Decided() {
-		g.Clusters = append(g.Clusters, registry.Cluster{Name: name})
+		g.Clusters = append(g.Clusters, gatestate.Cluster{Name: name})
 	}
 	p.engine.Registry.Put(g)
 }
@@ -170,9 +170,9 @@ func (p *process) restore() {
 }
 
 // keyOf is the key of the query results of a situation.
-func (p *process) keyOf(s *lifecycle.Situation) registry.QueryKey {
+func (p *process) keyOf(s *lifecycle.Situation) gatestate.QueryKey {
 	f := s.JobFacts()
-	return registry.QueryKey{Gate: s.Gate.Name, Namespace: f.Namespace, Version: registry.Version{UID: s.Gate.UID, Generation: s.Gate.Generation}, Facts: f.EquivalenceKey()}
+	return gatestate.QueryKey{Gate: s.Gate.Name, Namespace: f.Namespace, Version: gatestate.Version{UID: s.Gate.UID, Generation: s.Gate.Generation}, Facts: f.EquivalenceKey()}
 }
 
 // Measure implements engine.Edge.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -17,10 +17,10 @@ import (
 type results struct {
 	process     *process
 	ledger      *ledger.Ledger
-	onRefreshed func(key registry.QueryKey, newerThan time.Time)
+	onRefreshed func(key gatestate.QueryKey, newerThan time.Time)
 	times       *timesResult
 	shapes      map[string]*shapeResult
-	plans       map[registry.QueryKey]*plan
+	plans       map[gatestate.QueryKey]*plan
 }
 
 // timesResult is the result of the two queries for sample times. It is never changed.
@@ -38,7 +38,7 @@ type shapeResult struct {
 
 // plan is the state of the refreshes for a key.
 type plan struct {
-	gate  registry.Gate
+	gate  gatestate.Gate
 	facts shape.Facts
 	// shape identifies the queries of the facts: they do not depend on the namespace, the queue or the number of pods.
 	shape                             string
@@ -46,7 +46,7 @@ type plan struct {
 	refreshing, again                 bool
 }
 
-func newPlan(g registry.Gate, f shape.Facts) *plan {
+func newPlan(g gatestate.Gate, f shape.Facts) *plan {
 	same := f
 	same.Namespace, same.Queue, same.PodSets = "", "", slices.Clone(f.PodSets)
 	for i := range same.PodSets {
@@ -59,7 +59,7 @@ func newPlan(g registry.Gate, f shape.Facts) *plan {
 type waiting func(d time.Duration, then func())
 
 func newResults(p *process, l *ledger.Ledger) *results {
-	return &results{process: p, ledger: l, times: &timesResult{}, shapes: map[string]*shapeResult{}, plans: map[registry.QueryKey]*plan{}}
+	return &results{process: p, ledger: l, times: &timesResult{}, shapes: map[string]*shapeResult{}, plans: map[gatestate.QueryKey]*plan{}}
 }
 
 // sleep is the waiting of a decision.
@@ -69,7 +69,7 @@ func (r *results) sleep(d time.Duration, then func()) {
 }
 
 // candidates are the gate's clusters with results for a workload. It queries what is too old to be used.
-func (r *results) candidates(g registry.Gate, key registry.QueryKey, f shape.Facts) []gate.Candidate {
+func (r *results) candidates(g gatestate.Gate, key gatestate.QueryKey, f shape.Facts) []gate.Candidate {
 	now := r.process.now()
 	p := r.plans[key]
 	if p == nil {
@@ -95,7 +95,7 @@ func (r *results) candidates(g registry.Gate, key registry.QueryKey, f shape.Fac
 }
 
 // candidates puts results together. A time is that of the oldest sample behind them.
-func (r *shapeResult) candidates(g registry.Gate, times *timesResult) []gate.Candidate {
+func (r *shapeResult) candidates(g gatestate.Gate, times *timesResult) []gate.Candidate {
 	list := make([]gate.Candidate, len(g.Clusters))
 	for i, c := range g.Clusters {
 		list[i] = c.Candidate()
@@ -148,7 +148,7 @@ func (r *results) duration(queries int) time.Duration {
 }
 
 // refresh asks for results that are newer than a time, and does not wait.
-func (r *results) refresh(key registry.QueryKey, newerThan time.Time) {
+func (r *results) refresh(key gatestate.QueryKey, newerThan time.Time) {
 	p := r.plans[key]
 	if p == nil {
 		r.process.after(0, func() { r.onRefreshed(key, r.process.now()) })
@@ -166,7 +166,7 @@ func (r *results) refresh(key registry.QueryKey, newerThan time.Time) {
 }
 
 // run runs the queries of a refresh: those for times first.
-func (r *results) run(key registry.QueryKey, p *plan, newerThan time.Time) {
+func (r *results) run(key gatestate.QueryKey, p *plan, newerThan time.Time) {
 	refreshed := func() {
 		p.completedAt, p.refreshing = r.process.now(), false
 		r.onRefreshed(key, newerThan)
@@ -192,7 +192,7 @@ func (r *results) run(key registry.QueryKey, p *plan, newerThan time.Time) {
 // cleanUp forgets unused results, and the reservations that all others show.
 func (r *results) cleanUp() {
 	now := r.process.now()
-	maps.DeleteFunc(r.plans, func(_ registry.QueryKey, p *plan) bool {
+	maps.DeleteFunc(r.plans, func(_ gatestate.QueryKey, p *plan) bool {
 		return !p.refreshing && now.Sub(p.usedAt) > timing.UnusedResultTTL
 	})
 	maps.DeleteFunc(r.shapes, func(_ string, s *shapeResult) bool { return now.Sub(s.usedAt) > timing.UnusedResultTTL })

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/timestamp"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/registry"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -97,7 +97,7 @@ func (s *Summary) evaluate(at int64) *reading {
 func sampleTime(at int64) time.Time { return time.UnixMilli(int64(seconds(at) * 1000)) }
 
 // Candidates are the gate's clusters with what its default queries say of them now.
-func (r *Readings) Candidates(g registry.Gate, f shape.Facts) []gate.Candidate {
+func (r *Readings) Candidates(g gatestate.Gate, f shape.Facts) []gate.Candidate {
 	list := make([]gate.Candidate, len(g.Clusters))
 	for i, of := range g.Clusters {
 		list[i] = of.Candidate()

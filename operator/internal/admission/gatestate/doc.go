@@ -1,4 +1,4 @@
-// Package registry is the memory that the placementgate and workload controllers share
+// Package gatestate is the memory that the placementgate and workload controllers share
 // within one process.
 //
 //	written by                   content                                         read by
@@ -8,4 +8,4 @@
 //	workload controller          evidence of a conflicting dispatcher            status
 //
 // Nothing is persistent. After a restart the controllers fill the registry again.
-package registry
+package gatestate
