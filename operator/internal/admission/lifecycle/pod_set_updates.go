@@ -8,6 +8,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
@@ -96,4 +97,21 @@ func excludeByPins(s *Situation, c *gate.Candidate) {
 	if selector := s.Request.contradiction(s.Gate.nodeSelectorFor(c.Name)); selector != "" {
 		c.Exclude(gate.RejectPins, selector)
 	}
+}
+
+// podSetUpdates of a Ready check. Where no later write records the chosen cluster, the pods
+// carry it as an annotation; the gate's own updates pin them to it.
+func podSetUpdates(s *Situation, d gate.Decision) []kueue.PodSetUpdate {
+	if d.State != gate.Ready || len(d.Order) == 0 || !readyDecidesPlacement(s) {
+		return nil
+	}
+	var updates []kueue.PodSetUpdate
+	for i := range s.Workload.Spec.PodSets {
+		update := kueue.PodSetUpdate{Name: s.Workload.Spec.PodSets[i].Name, Annotations: map[string]string{v1alpha1.ClusterAnnotation: d.Order[0]}}
+		if pinsPods(s) {
+			update.NodeSelector, update.Tolerations = s.Gate.nodeSelectorFor(d.Order[0]), s.Gate.Spec.PodSetUpdates.Tolerations
+		}
+		updates = append(updates, update)
+	}
+	return updates
 }

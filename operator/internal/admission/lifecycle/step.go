@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -116,6 +118,10 @@ func Nominate(clusters []string, record *dispatch.Record, reason, message string
 	}
 	return append(writes, Write{Nomination: &NominationWrite{Clusters: clusters, Reason: reason},
 		Event: &Notice{Reason: reason, Message: nominationMessage(clusters, message)}})
+}
+
+func nominationMessage(clusters []string, message string) string {
+	return gate.Truncate(fmt.Sprintf("nominated %s: %s", strings.Join(clusters, ", "), message))
 }
 
 // LeadsTo is the phase that a workload is in once the step is carried out and no other

@@ -1,13 +1,11 @@
 package lifecycle
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
@@ -267,132 +265,12 @@ func WhenUnplaceable(s *Situation, d gate.Decision) (gate.Decision, dispatch.Rec
 	return unplaceable, record
 }
 
-// WriteDecision returns the writes of a decision: the record if the clock of giving up
-// started, stopped or was reset, then the check if it changes. Kueue deactivates a workload as soon as
-// its check is Rejected, so that a later write could be a conflict.
-func WriteDecision(s *Situation, d gate.Decision, record dispatch.Record) []Write {
-	if d.State == gate.Rejected {
-		record = record.GivenUp()
-	}
-	var writes []Write
-	if d.State != gate.Ready {
-		writes = s.Record.writeClock(record)
-	}
-	old := *s.Check()
-	if d.Reason == gate.ReasonQueued && old.State == kueue.CheckStatePending { // lasts until the next wake-up
-		return writes
-	}
-	if string(old.State) == string(d.State) && (old.Message == d.Message || d.State == gate.Ready) {
-		return writes
-	}
-	if keepsMessage(s, d) > 0 {
-		return writes
-	}
-	kind := MessageKind(d)
-	if messageDelay(s, kind) > 0 {
-		kind = ""
-	}
-	if d.State == gate.Retry {
-		return append(writes, WriteYield(s, d, record))
-	}
-	// The time without room ends here; elsewhere the nomination ends it. What a ReclaimPolicy recorded stays, and the clusters to avoid.
-	placed := dispatch.Record{Reclaimed: record.Reclaimed, Preferences: record.Avoided(s.Now)}
-	if d.State == gate.Ready && s.Dispatch() != OwnDispatch && record.Encode() != placed.Encode() {
-		writes = append(writes, Write{Record: &RecordWrite{Record: placed}})
-	}
-	w := Write{Check: &CheckWrite{Names: s.Checks.Own, Decision: d, PodSetUpdates: podSetUpdates(s, d), MessageKind: kind, RememberReason: true}}
-	if isTransition(s, d) {
-		w.Event = &Notice{Warning: d.State == gate.Rejected, Reason: d.Reason, Message: d.Message}
-	}
-	return append(writes, w)
-}
-
-// isTransition reports whether a decision differs from the last one in more than what was measured.
-func isTransition(s *Situation, d gate.Decision) bool {
-	return string(s.Check().State) != string(d.State) || s.History.LastReason != d.Reason
-}
-
-// messageDelay is the time until a message of a kind may be written; zero = now. Numbers change with nearly
-// every job. Together the waiting workloads write one such message per MessageInterval.
-func messageDelay(s *Situation, kind string) time.Duration {
-	return s.History.messageDelay(kind, time.Duration(s.Gate.TotalWaiting)*timing.MessageInterval, s.Now)
-}
-
-// keepsMessage is how long the check still has an earlier message than the decision's; zero = it gets this one.
-func keepsMessage(s *Situation, d gate.Decision) time.Duration {
-	if old := s.Check().Message; d.Reason == gate.ReasonQueued || isTransition(s, d) || old == "" || old == d.Message {
-		return 0
-	}
-	return messageDelay(s, MessageKind(d))
-}
-
 // earliest is the first of two times from now; zero = never.
 func earliest(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)
 	}
 	return min(a, b)
-}
-
-// writeClock returns the write of a record whose clock of giving up started, stopped or was reset.
-func (r Record) writeClock(record dispatch.Record) []Write {
-	if record.HasClockOf(r.Record) {
-		return nil
-	}
-	return []Write{{Record: &RecordWrite{Record: record}}}
-}
-
-// WriteYield deactivates the workload for a moment. A workload that is merely evicted would
-// reserve its quota again before Kueue looks at the others. The time to activate it is part
-// of the same request, so that a restart does not lose it.
-func WriteYield(s *Situation, d gate.Decision, record dispatch.Record) Write {
-	inactive := false
-	return Write{
-		Record: &RecordWrite{Record: record.Yielded(kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now), s.Now), Active: &inactive, Reason: d.Reason},
-		Event:  &Notice{Reason: d.Reason, Message: d.Message},
-	}
-}
-
-// DecisionKind is what a decision has in common with those of workloads of the same shape.
-func DecisionKind(d gate.Decision) string {
-	return fmt.Sprintf("%s %t %s", d.State, d.NoRoomAnywhere, MessageKind(d))
-}
-
-// MessageKind of a decision. Two messages of one kind differ only in what was measured.
-func MessageKind(d gate.Decision) string {
-	switch {
-	case d.Reason == gate.ReasonGateNotReady:
-		return d.Message
-	case d.Incomplete:
-		return d.Reason + ", incomplete"
-	}
-	return d.Reason
-}
-
-// widenAfter is the time after which other clusters are nominated, too.
-func (g Gate) widenAfter() time.Duration {
-	return timing.Seconds(g.Spec.Advanced.WidenAfterSeconds, timing.DefaultWidenAfter)
-}
-
-// podSetUpdates of a Ready check. Where no later write records the chosen cluster, the pods
-// carry it as an annotation; the gate's own updates pin them to it.
-func podSetUpdates(s *Situation, d gate.Decision) []kueue.PodSetUpdate {
-	if d.State != gate.Ready || len(d.Order) == 0 || !readyDecidesPlacement(s) {
-		return nil
-	}
-	var updates []kueue.PodSetUpdate
-	for i := range s.Workload.Spec.PodSets {
-		update := kueue.PodSetUpdate{Name: s.Workload.Spec.PodSets[i].Name, Annotations: map[string]string{v1alpha1.ClusterAnnotation: d.Order[0]}}
-		if pinsPods(s) {
-			update.NodeSelector, update.Tolerations = s.Gate.nodeSelectorFor(d.Order[0]), s.Gate.Spec.PodSetUpdates.Tolerations
-		}
-		updates = append(updates, update)
-	}
-	return updates
-}
-
-func nominationMessage(clusters []string, message string) string {
-	return gate.Truncate(fmt.Sprintf("nominated %s: %s", strings.Join(clusters, ", "), message))
 }
 
 // NextDecision returns the decision that the next reconciliation writes; nil = it decides nothing.

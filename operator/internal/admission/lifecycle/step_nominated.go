@@ -96,6 +96,11 @@ func (s *Situation) IsWideningDue() bool {
 	return PhaseOf(s) == PhaseNominated && stage == dispatch.StageWiden
 }
 
+// widenAfter is the time after which other clusters are nominated, too.
+func (g Gate) widenAfter() time.Duration {
+	return timing.Seconds(g.Spec.Advanced.WidenAfterSeconds, timing.DefaultWidenAfter)
+}
+
 // Pace is how fast a nomination is widened. lag is how long MultiKueue takes to act on it.
 func (g Gate) Pace(lag time.Duration) dispatch.Pace {
 	return dispatch.Pace{WidenAfterSeconds: g.Spec.Advanced.WidenAfterSeconds, Lag: lag}
