@@ -14,7 +14,8 @@ import (
 // the operator there is a fault of the model, or of the operator. All times that are numbers are in seconds
 // since Began.
 type Record struct {
-	// Began is the time 0, a full second.
+	// Began is the time 0: a full second, and at least one before the first change, so that no time in the record
+	// is 0.
 	Began time.Time `json:"began"`
 	// Gate is the spec of the PlacementGate.
 	Gate json.RawMessage `json:"gate"`

@@ -100,11 +100,11 @@ func (p *Replay) Length() time.Duration {
 
 // plan schedules what happens to a Workload.
 func (p *Replay) plan(j *replayed) {
-	last := story.RecordedState{}
+	last, lastAt := story.RecordedState{}, time.Duration(0)
 	for i, s := range j.States {
 		before, at := last, seconds(s.At)
 		if s.Reserved > 0 && s.Reserved != before.Reserved {
-			at = j.knownBy(at, seconds(max(before.At, s.Reserved)))
+			at = max(lastAt, j.knownBy(at, seconds(max(before.At, s.Reserved))))
 		}
 		p.at(at, func() {
 			if i == 0 {
@@ -112,7 +112,7 @@ func (p *Replay) plan(j *replayed) {
 			}
 			p.apply(j, before, s, at)
 		})
-		last = s
+		last, lastAt = s, at
 	}
 }
 

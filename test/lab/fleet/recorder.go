@@ -52,7 +52,7 @@ type look struct {
 // Record records what happens to the jobs of the fleet until ctx ends. quota is that of their queue. The
 // replicas of the operator log in JSON at debug level.
 func (f *Fleet) Record(ctx context.Context, quota int, replicas ...string) (*Recorder, error) {
-	r := &Recorder{record: story.Record{Began: time.Now().Truncate(time.Second), Quota: int64(quota)},
+	r := &Recorder{record: story.Record{Began: time.Now().Truncate(time.Second).Add(-time.Second), Quota: int64(quota)},
 		workloads: map[types.UID]*story.RecordedWorkload{}, uids: map[string]types.UID{}, versions: map[types.UID][]int64{}, looks: map[string][]look{}}
 	gate := &plimsoll.PlacementGate{}
 	if err := f.Hub.Client.Get(ctx, client.ObjectKey{Name: "gpu"}, gate); err != nil {
