@@ -52,6 +52,9 @@ const (
 	// MoveAvoidance is the time after its pause in which a workload that was moved away from a cluster is
 	// not sent there again: the waiting workload, for which it was moved, starts meanwhile.
 	MoveAvoidance = 10 * time.Minute
+	// StartAvoidance is the time in which a workload does not return to a cluster that did not start it, while
+	// another one could hold it.
+	StartAvoidance = 30 * time.Minute
 	// CopyCleanup is the time within which Kueue removes a workload's copies from a connected
 	// cluster after the workload lost its quota.
 	CopyCleanup = 10 * time.Second

@@ -12,6 +12,8 @@ type Preference struct {
 	Cluster string `json:"cluster"`
 	// Avoid: the workload does not go there. Otherwise it was sent there, so that a copy of it may be there.
 	Avoid bool `json:"avoid,omitempty"`
+	// IfOther limits Avoid to the time while another cluster could hold the workload.
+	IfOther bool `json:"ifOther,omitempty"`
 	// Until is when the preference ends. Zero means never.
 	Until time.Time `json:"until,omitzero"`
 	// Why the cluster is avoided, as in "was left for team-a/big".
@@ -19,7 +21,7 @@ type Preference struct {
 }
 
 // maxAvoidance is the longest time for which a workload avoids a cluster. Users may write the record.
-const maxAvoidance = timing.MoveAvoidance + timing.MaxReclaimPause + timing.MaxClockSkew
+const maxAvoidance = timing.StartAvoidance + timing.MaxClockSkew
 
 // isActive reports whether the preference applies now.
 func (p Preference) isActive(now time.Time) bool {
@@ -53,8 +55,21 @@ func (r Record) withSent(clusters []string) []Preference {
 
 // Avoid records that the workload avoids a cluster. It replaces an earlier record of that.
 func (r Record) Avoid(cluster string, until time.Time, why string) Record {
-	r.Preferences = slices.DeleteFunc(slices.Clone(r.Preferences), func(p Preference) bool { return p.Avoid && p.Cluster == cluster })
-	r.Preferences = append(r.Preferences, Preference{Cluster: cluster, Avoid: true, Until: timestamp(until), Why: why})
+	return r.avoid(Preference{Cluster: cluster, Until: until, Why: why})
+}
+
+// AvoidIfOther records that the workload avoids a cluster while another one could hold it. It replaces an earlier
+// record of that.
+func (r Record) AvoidIfOther(cluster string, until time.Time, why string) Record {
+	return r.avoid(Preference{Cluster: cluster, Until: until, Why: why, IfOther: true})
+}
+
+func (r Record) avoid(p Preference) Record {
+	p.Avoid, p.Until = true, timestamp(p.Until)
+	r.Preferences = slices.DeleteFunc(slices.Clone(r.Preferences), func(other Preference) bool {
+		return other.Avoid && other.Cluster == p.Cluster && other.IfOther == p.IfOther
+	})
+	r.Preferences = append(r.Preferences, p)
 	return r
 }
 

@@ -23,6 +23,8 @@ func TestAvoided(t *testing.T) {
 		{"just before the end", avoids, 599, []string{"c1"}},
 		{"at the end", avoids, 600, nil},
 		{"for longer", avoids.Avoid("c1", after(900), "again"), 700, []string{"c1"}},
+		{"while another cluster could hold it", Record{}.AvoidIfOther("c1", after(1800), "did not start"), 0, []string{"c1"}},
+		{"in any case, and while another cluster could hold it", avoids.AvoidIfOther("c1", after(1800), "did not start"), 600, []string{"c1"}},
 		{"two clusters", avoids.Avoid("c2", after(900), "crashed"), 500, []string{"c1", "c2"}},
 		{"forged: for a day", Record{}.Avoid("c1", after(24*3600), "forged"), 0, nil},
 		{"sent there later", avoids.Adopt([]string{"c1"}, t0, t0), 500, []string{"c1"}},

@@ -67,7 +67,12 @@ func (e *Engine) accountLostQuota(s *lifecycle.Situation) *lifecycle.Situation {
 			e.evictions.Observe(began, complete)
 		}
 	}
-	return s.WithHistory(e.endAttempt(s.Workload.UID, s, how))
+	h := e.endAttempt(s.Workload.UID, s, how)
+	if failed := s.FailedStart(); failed != nil {
+		h.FailedStart = failed
+		e.Remember(s.Workload.UID, h)
+	}
+	return s.WithHistory(h)
 }
 
 // ending is how an attempt ended.
@@ -133,8 +138,11 @@ func (e *Engine) accountAdmission(s *lifecycle.Situation, cluster string) (*life
 			e.Waiting.MarkFreed(entry.PodSets, e.Registry.GatesOf(append(clusters, cluster)...)...)
 		}
 	}
-	if since, ok := kueuestate.PodsReadySince(s.Workload, entry.DebitedAt); ok && e.Ledger.MarkPodsReady(entry.UID, since) {
-		e.Waiting.ExpectChanges(e.Ledger.Settle, entry.PodSets, e.Registry.GatesOf(cluster)...)
+	if since, ok := kueuestate.PodsReadySince(s.Workload, entry.DebitedAt); ok {
+		s = s.WithHistory(s.History.WithStart())
+		if e.Ledger.MarkPodsReady(entry.UID, since) {
+			e.Waiting.ExpectChanges(e.Ledger.Settle, entry.PodSets, e.Registry.GatesOf(cluster)...)
+		}
 	}
 	return s, news
 }

@@ -111,7 +111,7 @@ func (e *Engine) Recall(s *lifecycle.Situation, wl *kueue.Workload) {
 	s.Workload = wl
 	s.History, s.MultiKueue.Lag = e.histories.get(wl.UID), e.lag.At(s.Now)
 	s.MultiKueue.EvictionLag = max(s.MultiKueue.Lag, e.evictions.At(s.Now))
-	s.Record = lifecycle.DecodeRecord(wl, s.Now)
+	s.Record = lifecycle.DecodeRecord(wl, s.Now).AfterFailedStart(s.History.FailedStart)
 }
 
 // Measured returns the situation with query results of the job's facts, and the ledger's view.

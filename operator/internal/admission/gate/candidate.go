@@ -2,7 +2,11 @@ package gate
 
 import (
 	"cmp"
+	"math"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
 // Number is a query result that may be missing. A missing result never counts as 0.
@@ -98,4 +102,23 @@ type Fleet struct {
 // Exclude adds a reason why the workload can't be sent to the cluster. detail completes the message of the rejection.
 func (c *Candidate) Exclude(r Rejection, detail string) {
 	c.Excluded = append(c.Excluded, BrokenRule{r, detail})
+}
+
+// CouldHold reports whether nothing excludes the cluster, and its nodes could hold all pods if they were empty.
+func (c *Candidate) CouldHold(podSets []shape.PodSet) bool {
+	if len(c.Excluded) > 0 || len(c.Shapes) != len(podSets) {
+		return false
+	}
+	for i := range podSets {
+		if !c.couldHold(podSets, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// couldHold reports whether the empty nodes could hold the i-th pod set with those before it.
+func (c *Candidate) couldHold(podSets []shape.PodSet, i int) bool {
+	empty, taken := c.Shapes[i].EmptyFit, float64(ledger.SlotsTaken(podSets[:i], podSets[i], 0))
+	return empty.Known && math.Floor(empty.Value)-taken >= float64(podSets[i].Pods)
 }

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -44,14 +43,10 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 	}
 	s, isUnknown := &expectedStart{cluster: c.Name, queues: e.quotaSharers()}, false
 	for i, p := range e.facts.PodSets {
+		if !c.couldHold(e.facts.PodSets, i) || !e.mayGetQuota(c, i, view) {
+			return nil
+		}
 		empty := c.Shapes[i].EmptyFit
-		taken := float64(ledger.SlotsTaken(e.facts.PodSets[:i], p, 0))
-		if !empty.Known || math.Floor(empty.Value)-taken < float64(p.Pods) {
-			return nil
-		}
-		if !e.mayGetQuota(c, i, view) {
-			return nil
-		}
 		room := e.room(c, i, view)
 		if room.onNodes < float64(p.Pods) {
 			s.queues = nil

@@ -84,6 +84,17 @@ func IsEvictedByAdmissionCheck(wl *kueue.Workload) bool {
 	return IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck
 }
 
+// CauseOfFailedStart is why Kueue evicted a workload, if that says that the cluster which admitted it did not start
+// it: its pods were not ready in time, or the worker ended it or was unreachable for too long. Empty = it says nothing
+// of that.
+func CauseOfFailedStart(wl *kueue.Workload) string {
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if IsEvictedByAdmissionCheck(wl) || IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByPodsReadyTimeout {
+		return evicted.Reason
+	}
+	return ""
+}
+
 // HasRetries reports whether Kueue counts retries of the workload, up to a limit. A deactivation
 // would reset the count.
 func HasRetries(wl *kueue.Workload) bool { return wl.Status.RequeueState != nil }

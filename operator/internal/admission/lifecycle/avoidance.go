@@ -1,15 +1,21 @@
 package lifecycle
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// The record of a workload names clusters that it avoids for a time, such as the one that it left for a waiting
-// workload when a ReclaimPolicy moved it.
+// The record of a workload names clusters that it avoids for a time:
+//   - the one that it left for a waiting workload when a ReclaimPolicy moved it
+//   - those that did not admit or start it, while another cluster could hold it. Otherwise it would go there again,
+//     where devices are still free, and hang again.
 
 func limitOfAvoidance(s *Situation) string {
 	var clusters []string
@@ -20,8 +26,69 @@ func limitOfAvoidance(s *Situation) string {
 }
 
 func excludeByAvoidance(s *Situation, c *gate.Candidate) {
-	avoided := s.Record.Avoided(s.Now)
-	if i := slices.IndexFunc(avoided, func(p dispatch.Preference) bool { return p.Cluster == c.Name }); i >= 0 {
-		c.Exclude(gate.RejectAvoided, avoided[i].Why)
+	for _, p := range s.Record.Avoided(s.Now) {
+		if p.Cluster == c.Name && !p.IfOther {
+			c.Exclude(gate.RejectAvoided, p.Why)
+		}
 	}
+}
+
+// excludeIfOther excludes the clusters that did not admit or start the workload if another one could hold it, empty.
+func excludeIfOther(s *Situation, candidates []gate.Candidate) {
+	avoided := slices.DeleteFunc(s.Record.Avoided(s.Now), func(p dispatch.Preference) bool { return !p.IfOther })
+	find := func(c gate.Candidate) int {
+		return slices.IndexFunc(avoided, func(p dispatch.Preference) bool { return p.Cluster == c.Name })
+	}
+	podSets := s.JobFacts().PodSets
+	if len(avoided) == 0 || !slices.ContainsFunc(candidates, func(c gate.Candidate) bool { return find(c) < 0 && c.CouldHold(podSets) }) {
+		return
+	}
+	for i := range candidates {
+		if found := find(candidates[i]); found >= 0 {
+			candidates[i].Exclude(gate.RejectAvoided, avoided[found].Why)
+		}
+	}
+}
+
+// FailedStart is that a cluster admitted the workload and did not start its pods.
+type FailedStart struct {
+	Cluster string
+	At      time.Time
+	// Cause is the reason of the eviction.
+	Cause string
+}
+
+// FailedStart is how the attempt failed that ended with the loss of quota; nil = it did not.
+func (s *Situation) FailedStart() *FailedStart {
+	cause := kueuestate.CauseOfFailedStart(s.Workload)
+	if s.History.Running == nil || s.History.Started || cause == "" {
+		return nil
+	}
+	return &FailedStart{Cluster: s.History.Running.Cluster, At: s.Now, Cause: cause}
+}
+
+// AfterFailedStart is the record with the cluster that did not start the workload; nil = all did.
+func (r Record) AfterFailedStart(f *FailedStart) Record {
+	if f == nil {
+		return r
+	}
+	return r.avoidIfOther(f.Cluster, "did not start its pods ("+f.Cause+")", f.At)
+}
+
+// avoidIfOther is the record with a cluster that is avoided while another one could hold the workload. failure is
+// what the cluster did, as a predicate.
+func (r Record) avoidIfOther(cluster, failure string, at time.Time) Record {
+	until := at.Add(timing.StartAvoidance)
+	r.Record = r.AvoidIfOther(cluster, until, fmt.Sprintf("%s, and is avoided until %s", failure, until.UTC().Format(time.TimeOnly+" UTC")))
+	return r
+}
+
+// recordFailedStart are the writes for a failed start that the record does not have yet.
+func recordFailedStart(s *Situation) []Write {
+	f := s.History.FailedStart
+	if f == nil || s.Record.Err != nil {
+		return nil
+	}
+	return []Write{{Record: &RecordWrite{Record: s.Record.Record}, Event: &Notice{Warning: true, Reason: "NotStarted", Message: gate.Truncate(fmt.Sprintf(
+		"%s admitted it, but did not start its pods (%s); for %s it is avoided while another cluster could hold the workload", f.Cluster, f.Cause, timing.StartAvoidance))}}}
 }

@@ -33,6 +33,10 @@ type History struct {
 	NominatedSeen []string
 	// Running is where the workload was admitted; nil = nowhere.
 	Running *ledger.Entry
+	// Started: its pods were ready there.
+	Started bool
+	// FailedStart that the record does not have yet; nil = none.
+	FailedStart *FailedStart
 	// Copies that the last attempt may have left behind.
 	Copies possibleCopies
 	// LastReason of a decision that was written.
@@ -116,7 +120,14 @@ func (h History) WithNominations(nominated []string) History {
 
 // WithRunning records the admission by a cluster.
 func (h History) WithRunning(e ledger.Entry) History {
+	h.Started = h.Started && h.Running != nil && h.Running.Cluster == e.Cluster
 	h.Running = &e
+	return h
+}
+
+// WithStart records that the pods of the present admission were ready.
+func (h History) WithStart() History {
+	h.Started = true
 	return h
 }
 
@@ -137,7 +148,7 @@ func (h History) WithoutQuota(endedByWorker bool, now time.Time) History {
 	case len(h.NominatedSeen) > 0:
 		h.Copies = possibleCopies{Clusters: h.NominatedSeen, lostAt: now}
 	}
-	h.Running, h.NominatedSeen, h.PodsLate = nil, nil, nil
+	h.Running, h.NominatedSeen, h.PodsLate, h.Started = nil, nil, nil, false
 	return h
 }
 
@@ -157,6 +168,9 @@ func (h History) After(next Step) History {
 
 // AfterWrite is the history once a request has succeeded.
 func (h History) AfterWrite(w Write, now time.Time) History {
+	if w.Record != nil {
+		h.FailedStart = nil
+	}
 	switch {
 	case w.Record != nil && w.Record.Reason != "":
 		h.LastReason = w.Record.Reason

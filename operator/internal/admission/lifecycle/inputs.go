@@ -32,7 +32,7 @@ func (s *Situation) Measured(clusters []gate.Candidate, fleet gate.Fleet, view l
 // WithHistory returns the situation with another history.
 func (s *Situation) WithHistory(h History) *Situation {
 	other := *s
-	other.History = h
+	other.History, other.Record = h, s.Record.AfterFailedStart(h.FailedStart)
 	return &other
 }
 

@@ -334,7 +334,7 @@ func TestNext(t *testing.T) {
 		}, PhaseAwaitingPrimary},
 		{"no cluster admits it", inOrder(sentTo(fixture.Noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(s *Situation) Step {
 			inactive := false
-			return Step{Requeued: true, Writes: []Write{{Record: &RecordWrite{Record: s.Record.Requeued("NotAdmitted", s.Now), Active: &inactive},
+			return Step{Requeued: true, Writes: []Write{{Record: &RecordWrite{Record: s.Record.AvoidIfOther("cluster1", s.Now.Add(timing.StartAvoidance), "did not admit it, and is avoided until 12:40:00 UTC").Requeued("NotAdmitted", s.Now), Active: &inactive},
 				Event: &Notice{Warning: true, Reason: "Requeued", Message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
 		}, PhaseYielded},
 		{"nominated to complete an eviction, and holds quota again", inOrder(repairedOn("cluster1"), reservedAgain), PhaseNominated, func(s *Situation) Step {

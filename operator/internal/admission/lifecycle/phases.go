@@ -156,7 +156,7 @@ func init() { //nolint:funlen // one table
 			when:         isIdle,
 			condition:    "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected",
 			step:         stepIdle,
-			work:         "leaves the wait queue; reports an admitted workload whose pods are not ready after 10 min",
+			work:         "leaves the wait queue; records a cluster that admitted the workload and did not start it; reports an admitted workload whose pods are not ready after 10 min",
 			showsForeign: true,
 			next:         []Phase{PhaseQuotaLost, PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated},
 		},

@@ -30,11 +30,11 @@ func (s *Situation) WaitsForPods() (time.Duration, bool) {
 	return s.Now.Sub(s.Checks.AdmittedAt(s.Workload, s.Now)), true
 }
 
-// stepIdle reports an admitted workload once if its pods do not
+// stepIdle records that a cluster did not start the workload, and reports an admitted workload once if its pods do not
 // become ready: the gate's work is done, but its decision may have been wrong. Kueue requeues
 // such a workload if waitForPodsReady in its configuration says so.
 func stepIdle(s *Situation) Step {
-	next := Step{}
+	next := Step{Writes: recordFailedStart(s)}
 	waited, waits := s.WaitsForPods()
 	switch {
 	case !waits || s.History.PodsLate != nil:

@@ -156,11 +156,15 @@ func isOverdue(s *Situation) bool {
 }
 
 // stepRequeue returns a workload that no cluster admits to its queue. Kueue removes its copies,
-// and the gate decides again with what the metrics show then.
+// and the gate decides again with what the metrics show then, and prefers other clusters.
 func stepRequeue(s *Situation) Step {
+	record := s.Record
+	for _, c := range s.Workload.Status.NominatedClusterNames {
+		record = record.avoidIfOther(c, "did not admit it", s.Now)
+	}
 	message := fmt.Sprintf("%s has not admitted it within %s; it returns to its queue",
 		strings.Join(s.Workload.Status.NominatedClusterNames, ", "), s.Now.Sub(s.Record.NominatedAt).Round(time.Second))
-	return Step{Requeued: true, Writes: s.Record.requeue("NotAdmitted", message, s.Now)}
+	return Step{Requeued: true, Writes: record.requeue("NotAdmitted", message, s.Now)}
 }
 
 // mustWithdraw reports whether the nomination is of quota that the workload has lost, and the gate

@@ -1,0 +1,106 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// lostQuotaBy is the state of a workload that lost its quota by an eviction.
+func lostQuotaBy(reason string) func(*Situation) {
+	return func(s *Situation) {
+		fixture.WithoutQuota(s.Workload)
+		fixture.SetCondition(s.Workload, kueue.WorkloadEvicted, s.Now)
+		s.Workload.Status.Conditions[0].Reason = reason
+	}
+}
+
+// A start fails if a cluster admits a workload and Kueue takes it away before its pods were ready, because of that.
+func TestFailedStart(t *testing.T) {
+	for _, tc := range []struct {
+		name            string
+		reason          string
+		admitted, ready bool
+		want            string
+	}{
+		{"its pods were not ready in time", kueue.WorkloadEvictedByPodsReadyTimeout, true, false, "cluster1"},
+		{"the worker ended it", kueue.WorkloadEvictedByAdmissionCheck, true, false, "cluster1"},
+		{"its pods were ready before", kueue.WorkloadEvictedByPodsReadyTimeout, true, true, ""},
+		{"another workload preempted it", kueue.WorkloadEvictedByPreemption, true, false, ""},
+		{"no cluster admitted it", kueue.WorkloadEvictedByAdmissionCheck, false, false, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := situationWith(lostQuotaBy(tc.reason))
+			if tc.admitted {
+				s.History = s.History.WithRunning(s.AdmittedEntry("cluster1", s.Now))
+			}
+			if tc.ready {
+				s.History = s.History.WithStart()
+			}
+			got := ""
+			if f := s.FailedStart(); f != nil {
+				got = f.Cluster
+			}
+			if got != tc.want {
+				t.Errorf("failed on %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// The record gets a cluster that did not start the workload, once.
+func TestAFailedStartIsRecorded(t *testing.T) {
+	s := situationWith(lostQuotaBy(kueue.WorkloadEvictedByPodsReadyTimeout))
+	h := s.History
+	h.FailedStart = &FailedStart{Cluster: "cluster1", At: s.Now, Cause: kueue.WorkloadEvictedByPodsReadyTimeout}
+	s = s.WithHistory(h)
+	next := Next(s)
+	if len(next.Writes) != 1 || next.Writes[0].Record == nil {
+		t.Fatalf("writes %+v, want one of the record", next.Writes)
+	}
+	avoided := next.Writes[0].Record.Record.Avoided(s.Now.Add(timing.StartAvoidance - time.Second))
+	if len(avoided) != 1 || avoided[0].Cluster != "cluster1" || !avoided[0].IfOther {
+		t.Errorf("the record avoids %+v", avoided)
+	}
+	if again := Next(s.WithHistory(h.AfterWrite(next.Writes[0], s.Now))); len(again.Writes) > 0 {
+		t.Errorf("written again: %+v", again.Writes)
+	}
+}
+
+// A workload goes to a cluster that did not start it only if no other one could hold it.
+func TestAClusterThatDidNotStartTheWorkloadIsAvoidedIfAnotherCouldHoldIt(t *testing.T) {
+	holds := func(name string, pods float64) gate.Candidate {
+		return gate.Candidate{Name: name, Shapes: []gate.ShapeMetrics{{EmptyFit: gate.Known(pods)}}}
+	}
+	unknown := gate.Candidate{Name: "cluster2", Shapes: make([]gate.ShapeMetrics, 1)}
+	disconnected := holds("cluster2", 8)
+	disconnected.Exclude(gate.RejectDisconnected, "")
+	for _, tc := range []struct {
+		name  string
+		other gate.Candidate
+		want  bool
+	}{
+		{"another cluster could", holds("cluster2", 8), true},
+		{"the other one is too small", holds("cluster2", 0), false},
+		{"the other one is not measured", unknown, false},
+		{"the other one is not connected", disconnected, false},
+		{"the other one did not start it either", holds("cluster3", 8), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := situationWith(func(*Situation) {})
+			for _, c := range []string{"cluster1", "cluster3"} {
+				s.Record = s.Record.AfterFailedStart(&FailedStart{Cluster: c, At: s.Now, Cause: kueue.WorkloadEvictedByPodsReadyTimeout})
+			}
+			list := []gate.Candidate{holds("cluster1", 8), tc.other}
+			excludeIfOther(s, list)
+			if got := len(list[0].Excluded) > 0; got != tc.want {
+				t.Errorf("avoided: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
