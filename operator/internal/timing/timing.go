@@ -55,6 +55,12 @@ const (
 	// StartAvoidance is the time in which a workload does not return to a cluster that did not start it, while
 	// another one could hold it.
 	StartAvoidance = 30 * time.Minute
+	// SlowStart is the time after an admission from which a cluster where pods are not ready yet follows the others.
+	SlowStart = 2 * time.Minute
+	// HangsAfter is the time after an admission from which pods that are not ready count against the cluster.
+	HangsAfter = 5 * time.Minute
+	// ProbePause is the time between two workloads that are sent to a cluster which starts none.
+	ProbePause = 15 * time.Minute
 	// CopyCleanup is the time within which Kueue removes a workload's copies from a connected
 	// cluster after the workload lost its quota.
 	CopyCleanup = 10 * time.Second

@@ -36,6 +36,7 @@ func (noOperator) Start()                     {}
 func (noOperator) Running() bool              { return true }
 func (noOperator) Remaining() string          { return "" }
 func (noOperator) Holds() map[string][]string { return nil }
+func (noOperator) Doubted() map[string]bool   { return nil }
 func (noOperator) CutOff(time.Duration)       {}
 
 // newFixture starts a world whose workers are connected.

@@ -61,7 +61,7 @@ const (
 	checkInterval       = 5 * time.Second
 	startBound          = 3 * time.Minute
 	vainBound           = 10 * time.Minute
-	returnBound         = 15 * time.Minute
+	returnBound         = 30 * time.Minute
 	maxWrites           = 12
 	maxWritesPerAttempt = 8
 	// copyGrace is the time in which MultiKueue removes the other copy after a cluster is reachable again.
@@ -105,6 +105,7 @@ func (w *World) check() {
 	if !w.Operator.Running() {
 		w.leaderlessAt = w.loop.Now()
 	}
+	w.doubted = w.Operator.Doubted()
 	holds, isCalm := w.Operator.Holds(), w.isCalm()
 	w.measureRuns()
 	w.checkMoves(isCalm)

@@ -147,10 +147,10 @@ func (p *Replay) inputs(in *gate.Inputs, d *decision) *gate.Inputs {
 	with.Candidates, with.Fleet, with.Attempt = slices.Clone(d.candidates), d.fleet, d.attempt
 	for i := range with.Candidates {
 		c := &with.Candidates[i]
-		c.Excluded, c.Outside = nil, false
+		c.Excluded, c.LastResort, c.Outside = nil, "", false
 		for _, own := range in.Candidates {
 			if own.Name == c.Name {
-				c.Excluded, c.Outside = own.Excluded, own.Outside
+				c.Excluded, c.LastResort, c.Outside = own.Excluded, own.LastResort, own.Outside
 			}
 		}
 	}

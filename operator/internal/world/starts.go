@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 )
 
@@ -42,12 +43,13 @@ func (w *World) checkStart(r *Run, holds map[string][]string) {
 	}
 }
 
-// freeFor is a cluster that the job fits on by the world's truth, and that the operator can know of and does not hold
-// for another job, or nil.
+// freeFor is a cluster that the job fits on by the world's truth, and that the operator can know of, does not hold for
+// another job, and does not avoid because jobs have not started there; nil = there is none.
 func (w *World) freeFor(r *Run, wl *kueue.Workload, holds map[string][]string) *cluster {
 	isOther := func(workload string) bool { return workload != r.Key.String() }
+	avoided := avoidedBy(wl, w.loop.Now())
 	for _, c := range w.clusters {
-		if slices.ContainsFunc(holds[c.spec.Name], isOther) || w.faults.lost[c.spec.Name] != "" {
+		if slices.ContainsFunc(holds[c.spec.Name], isOther) || w.doubted[c.spec.Name] || slices.Contains(avoided, c.spec.Name) || w.faults.lost[c.spec.Name] != "" {
 			continue
 		}
 		if job := r.mayGoTo(c, r.asAssigned(wl)); job != nil && w.isQuiet(c) && w.settled(c) && c.takes(job) {
@@ -55,6 +57,15 @@ func (w *World) freeFor(r *Run, wl *kueue.Workload, holds map[string][]string) *
 		}
 	}
 	return nil
+}
+
+// avoidedBy are the clusters that a job avoids by its record.
+func avoidedBy(wl *kueue.Workload, now time.Time) (clusters []string) {
+	record, _ := dispatch.Decode(wl.Annotations)
+	for _, p := range record.Avoided(now) {
+		clusters = append(clusters, p.Cluster)
+	}
+	return clusters
 }
 
 // describe is the cluster with the free devices of its nodes and the quota that its queues have left.

@@ -101,7 +101,7 @@ func (w *World) isCalm() bool {
 		return false
 	}
 	return !slices.ContainsFunc(w.clusters, func(c *cluster) bool {
-		return !w.settled(c) || !c.reachable || !w.multiKueue.remotes[c.spec.Name].connected || !slices.Contains(w.ocm.decided, c.spec.Name) || c.schedulerDead || c.startsFail ||
+		return w.doubted[c.spec.Name] || !w.settled(c) || !c.reachable || !w.multiKueue.remotes[c.spec.Name].connected || !slices.Contains(w.ocm.decided, c.spec.Name) || c.schedulerDead || c.startsFail ||
 			slices.ContainsFunc(c.nodes, func(n *node) bool { return !n.ready || n.unusable > 0 })
 	})
 }

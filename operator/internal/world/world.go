@@ -67,6 +67,8 @@ type World struct {
 	checks                 int
 	// quiet are the results of isQuiet while the state of the world does not change; nil = it may change.
 	quiet map[*cluster]bool
+	// doubted are the clusters that the operator doubts at the last check.
+	doubted map[string]bool
 	// workloads is the number of Workloads of the spec's jobs.
 	workloads int
 	jobs      map[types.NamespacedName]*batchJob
@@ -97,6 +99,8 @@ type Operator interface {
 	Remaining() string
 	// Holds are the workloads for which each cluster is held, at most one for each kind of device.
 	Holds() map[string][]string
+	// Doubted are the clusters that the operator takes for broken, because jobs have not started there.
+	Doubted() map[string]bool
 }
 
 // New builds a world with an API server and a metrics store before its first event. now is the clock.

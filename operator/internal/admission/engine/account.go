@@ -1,7 +1,6 @@
 package engine
 
 import (
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -100,6 +99,7 @@ func (e *Engine) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) l
 	if how == endedFinished {
 		held = e.Ledger.Release(string(uid))
 	} else {
+		e.Ledger.FailStart(string(uid), s.Now, s.Workload != nil && s.FailedStart() != nil)
 		held = e.Ledger.MarkEnded(string(uid), s.Now)
 	}
 	if ran := h.Running; ran != nil {
@@ -126,6 +126,10 @@ func (e *Engine) accountAdmission(s *lifecycle.Situation, cluster string) (*life
 	entry := s.AdmittedEntry(cluster, s.Checks.AdmittedAt(s.Workload, s.Now))
 	isNews := s.History.Running == nil || s.History.Running.Cluster != cluster
 	s = s.WithHistory(s.History.WithRunning(entry))
+	since, isReady := kueuestate.PodsReadySince(s.Workload, entry.DebitedAt)
+	if isReady {
+		s = s.WithHistory(s.History.WithStart(since))
+	}
 	e.Ledger.PutRunning(s.RunningOn(entry))
 	if isNews {
 		at := lifecycle.LatestPossible(entry.DebitedAt, s.Now)
@@ -138,11 +142,8 @@ func (e *Engine) accountAdmission(s *lifecycle.Situation, cluster string) (*life
 			e.Waiting.MarkFreed(entry.PodSets, e.Registry.GatesOf(append(clusters, cluster)...)...)
 		}
 	}
-	if since, ok := kueuestate.PodsReadySince(s.Workload, entry.DebitedAt); ok {
-		s = s.WithHistory(s.History.WithStart())
-		if e.Ledger.MarkPodsReady(entry.UID, since) {
-			e.Waiting.ExpectChanges(e.Ledger.Settle, entry.PodSets, e.Registry.GatesOf(cluster)...)
-		}
+	if isReady && e.Ledger.MarkPodsReady(entry.UID, since) {
+		e.Waiting.ExpectChanges(e.Ledger.Settle, entry.PodSets, e.Registry.GatesOf(cluster)...)
 	}
 	return s, news
 }
@@ -161,6 +162,5 @@ func (e *Engine) debitAdmitted(s *lifecycle.Situation, entry ledger.Entry) bool 
 	if s.Now.Sub(entry.DebitedAt) < e.Ledger.TTL {
 		e.Ledger.Debit(entry)
 	}
-	reportsPodsReady := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
-	return e.Ledger.MarkAdmitted(entry.UID, entry.Cluster, entry.DebitedAt, reportsPodsReady)
+	return e.Ledger.MarkAdmitted(entry.UID, entry.Cluster, entry.DebitedAt, kueuestate.ReportsPodsReady(s.Workload))
 }

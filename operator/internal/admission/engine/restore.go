@@ -55,7 +55,7 @@ func (e *Engine) restore(s *lifecycle.Situation) *lifecycle.Situation {
 		e.debitAdmitted(s, entry)
 		if since, ok := kueuestate.PodsReadySince(wl, entry.DebitedAt); ok { // Account waits until the gate is known
 			e.Ledger.MarkPodsReady(entry.UID, since)
-			s = s.WithHistory(s.History.WithStart())
+			s = s.WithHistory(s.History.WithStart(since))
 		}
 		e.Ledger.PutRunning(s.RunningOn(entry))
 	default:

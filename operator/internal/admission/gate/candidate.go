@@ -63,6 +63,9 @@ type Candidate struct {
 	// Excluded are the reasons why the workload can't be sent to the cluster, whatever its metrics say. The first
 	// counts. Empty means usable.
 	Excluded []BrokenRule `json:"excluded,omitempty"`
+	// LastResort is why the workload is sent to the cluster only if no other one could hold it. Empty means that it
+	// is as good as others.
+	LastResort string `json:"lastResort,omitempty"`
 	// Outside is true if the cluster is usable only once the MultiKueueConfig, which has no place
 	// for all clusters, contains it.
 	Outside bool `json:"outside,omitempty"`
@@ -104,21 +107,21 @@ func (c *Candidate) Exclude(r Rejection, detail string) {
 	c.Excluded = append(c.Excluded, BrokenRule{r, detail})
 }
 
-// CouldHold reports whether nothing excludes the cluster, and its nodes could hold all pods if they were empty.
-func (c *Candidate) CouldHold(podSets []shape.PodSet) bool {
-	if len(c.Excluded) > 0 || len(c.Shapes) != len(podSets) {
+// couldHold reports whether the nodes could hold all pods if they were empty. Without metrics, nobody knows.
+func (c *Candidate) couldHold(podSets []shape.PodSet) bool {
+	if len(c.Shapes) != len(podSets) {
 		return false
 	}
 	for i := range podSets {
-		if !c.couldHold(podSets, i) {
+		if !c.couldHoldSet(podSets, i) {
 			return false
 		}
 	}
 	return true
 }
 
-// couldHold reports whether the empty nodes could hold the i-th pod set with those before it.
-func (c *Candidate) couldHold(podSets []shape.PodSet, i int) bool {
+// couldHoldSet reports whether the empty nodes could hold the i-th pod set with those before it.
+func (c *Candidate) couldHoldSet(podSets []shape.PodSet, i int) bool {
 	empty, taken := c.Shapes[i].EmptyFit, float64(ledger.SlotsTaken(podSets[:i], podSets[i], 0))
 	return empty.Known && math.Floor(empty.Value)-taken >= float64(podSets[i].Pods)
 }

@@ -31,6 +31,8 @@ const (
 	ReasonJoining = "Joining"
 	// ReasonHeld is set if the clusters with room are held for workloads that rank before.
 	ReasonHeld = "Held"
+	// ReasonDoubted is set if the clusters with room do not start what they admit.
+	ReasonDoubted = "Doubted"
 	// ReasonQueued is set if a cluster has room, but workloads that rank before are decided
 	// first, or other components of the job get their quota first.
 	ReasonQueued = "Queued"
@@ -93,6 +95,7 @@ func (e *evaluation) decide(candidates []Candidate, fleet Fleet, view ledger.Vie
 	for i := range candidates {
 		d.Verdicts[i] = e.verdict(&candidates[i], view)
 	}
+	e.rejectLastResorts(candidates, d.Verdicts, view)
 	conditions := groupByState(fleet.Conditions, e.rules, e.now)
 	switch {
 	case len(candidates) == 0:

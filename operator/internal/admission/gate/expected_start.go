@@ -43,7 +43,7 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 	}
 	s, isUnknown := &expectedStart{cluster: c.Name, queues: e.quotaSharers()}, false
 	for i, p := range e.facts.PodSets {
-		if !c.couldHold(e.facts.PodSets, i) || !e.mayGetQuota(c, i, view) {
+		if !c.couldHoldSet(e.facts.PodSets, i) || !e.mayGetQuota(c, i, view) {
 			return nil
 		}
 		empty := c.Shapes[i].EmptyFit

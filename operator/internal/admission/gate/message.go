@@ -154,7 +154,7 @@ func nearest(verdicts []Verdict) *Verdict {
 	var best *Verdict
 	for i := range verdicts {
 		v := &verdicts[i]
-		if !v.Rejection.row().full || v.Rejection == RejectHeld {
+		if v.Rejection != RejectNoRoom {
 			continue
 		}
 		if best == nil || cmp.Or(
@@ -175,7 +175,7 @@ func excludedClusters(verdicts []Verdict) string {
 	const most = 5
 	var parts []string
 	for _, v := range verdicts {
-		if !v.Rejection.MayHoldCopy() || v.Rejection == RejectHeld || v.Rejection == RejectNoFit {
+		if v.Rejection != RejectNone && v.Rejection != RejectNoRoom && v.Rejection != RejectNoModel {
 			parts = append(parts, v.Cluster+" "+v.stableWhy())
 		}
 	}

@@ -15,8 +15,8 @@ import (
 //  2. In the best tier with room, two clusters are drawn with probability proportional to
 //     capacity. The one with more net devices comes first.
 //  3. The others follow by tier and net devices.
-//  4. Clusters where the workload has to preempt others, for devices or for quota, follow the
-//     others.
+//  4. Clusters where workloads have not started for longer than usual follow the others, and then those where the
+//     workload has to preempt others, for devices or for quota.
 //  5. If an incumbent has room, the incumbent moves to the front.
 func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 	var order []string
@@ -35,20 +35,24 @@ func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 			order = append(order, v.Cluster)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b string) int { return needsPreemption(verdicts, a) - needsPreemption(verdicts, b) })
+	slices.SortStableFunc(order, func(a, b string) int { return drawbacks(verdicts, a) - drawbacks(verdicts, b) })
 	if i := slices.IndexFunc(order, func(c string) bool { return slices.Contains(rules.Incumbents, c) }); i > 0 {
 		moveToFront(order, i)
 	}
 	return order
 }
 
-// needsPreemption returns 1 if the workload has to preempt others on the cluster, and 0 if not. Kueue
-// preempts only for quota.
-func needsPreemption(verdicts []Verdict, cluster string) int {
-	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster && v.LacksQuota }) {
-		return 1
+// drawbacks returns 2 if the workload has to preempt others on the cluster, and 1 more if workloads there do not start.
+// Kueue preempts only for quota.
+func drawbacks(verdicts []Verdict, cluster string) (n int) {
+	v := verdicts[slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster })]
+	if v.LacksQuota {
+		n += 2
 	}
-	return 0
+	if v.Slow {
+		n++
+	}
+	return n
 }
 
 // moveToFront moves the i-th element to the front and keeps the order of the others.

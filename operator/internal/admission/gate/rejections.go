@@ -26,7 +26,8 @@ const (
 	RejectJobElsewhere Rejection = "JobElsewhere"
 	// RejectUndecided applies if the Placement has not decided the cluster, which a job needs all the same.
 	RejectUndecided Rejection = "NotDecided"
-	// RejectAvoided applies if the workload avoids the cluster for a time: a ReclaimPolicy moved it away from there.
+	// RejectAvoided applies if the workload avoids the cluster for a time: a ReclaimPolicy moved it away from there, or it
+	// did not start there and another cluster could hold it.
 	RejectAvoided Rejection = "Avoided"
 	// RejectScore applies if a required score is below its minimum.
 	RejectScore Rejection = "BelowMinimum"
@@ -55,6 +56,9 @@ const (
 	RejectNoRoom Rejection = "NoRoom"
 	// RejectHeld applies if the cluster has room but is held for a workload that ranks before.
 	RejectHeld Rejection = "Held"
+	// RejectDoubted applies if the cluster has room but does not start what it admits, and another one could hold the
+	// workload.
+	RejectDoubted Rejection = "Doubted"
 	// RejectOutside applies if the cluster could take the workload, but the MultiKueueConfig does
 	// not contain it.
 	RejectOutside Rejection = "NotConfigured"
@@ -130,12 +134,13 @@ var rejections = []rejectionRow{
 	{rejection: RejectNoQueue, reason: ReasonRuledOut, message: detailMessage("has no quota for %s"), measured: true},
 	{rejection: RejectNoRoom, reason: ReasonNoRoom, message: roomMessage, measured: true, mayHoldCopy: true, full: true},
 	{rejection: RejectHeld, reason: ReasonHeld, message: detailMessage("is held for %s"), mayHoldCopy: true, full: true},
+	{rejection: RejectDoubted, reason: ReasonDoubted, message: detailMessage("is doubted: %s"), mayHoldCopy: true, full: true},
 	{rejection: RejectOutside, reason: ReasonJoining, message: fixedMessage("has room and is not in the MultiKueueConfig yet")},
 	{rejection: RejectQuotaFailing, reason: ReasonNoMetrics, message: fixedMessage("has no result for the quota of its queue"), roomUnknown: true},
 }
 
 // pendingReasons of decisions without an eligible cluster, the most helpful first.
-var pendingReasons = []string{ReasonJoining, ReasonNoRoom, ReasonHeld, ReasonNoMetrics, ReasonStale, ReasonRuledOut}
+var pendingReasons = []string{ReasonJoining, ReasonNoRoom, ReasonHeld, ReasonDoubted, ReasonNoMetrics, ReasonStale, ReasonRuledOut}
 
 // row returns the rejection's row. A rejection that is not in the table has an empty row.
 func (r Rejection) row() rejectionRow {

@@ -69,8 +69,8 @@ func TestEveryRejectionHasOneRow(t *testing.T) {
 			if r != RejectNone && !slices.Contains(pendingReasons, row.reason) {
 				t.Errorf("reason %q is not in pendingReasons", row.reason)
 			}
-			if row.full && (row.measured != (r != RejectHeld) || !row.mayHoldCopy) {
-				t.Error("a full cluster is measured unless it is held, and a copy may occupy its room")
+			if row.full && (row.measured != (r == RejectNoRoom) || !row.mayHoldCopy) {
+				t.Error("of full clusters, those without room are measured, and a copy may occupy the room of all")
 			}
 		})
 	}
@@ -101,6 +101,7 @@ func TestRejectionMessages(t *testing.T) {
 		{"no room, devices promised", Verdict{Rejection: RejectNoRoom, Room: Known(0), Promised: 8}, "has room for 0 such pods, with 8 devices promised"},
 		{"no room, one device promised", Verdict{Rejection: RejectNoRoom, Room: Known(0), Promised: 1}, "has room for 0 such pods, with 1 device promised"},
 		{"no room, too little quota", Verdict{Rejection: RejectNoRoom, Quota: Known(2), Promised: 1}, "has quota for 2 such pods, with 1 device promised"},
+		{"doubted", Verdict{Rejection: RejectDoubted, Detail: "2 workloads have not started there since 12:00:00 UTC"}, "is doubted: 2 workloads have not started there since 12:00:00 UTC"},
 		{"quota failing", Verdict{Rejection: RejectQuotaFailing}, "has no result for the quota of its queue"},
 		{"rejection of another version", Verdict{Rejection: "Other"}, "Other"},
 	} {
@@ -121,6 +122,7 @@ func TestMeaningOfRejections(t *testing.T) {
 		{RejectNone, true, false, true},
 		{RejectNoRoom, true, false, true},
 		{RejectHeld, true, false, true},
+		{RejectDoubted, true, false, true},
 		{RejectNoModel, true, false, false},
 		{RejectNoFit, true, false, false},
 		{RejectUnknown, false, true, false},
@@ -154,6 +156,8 @@ func TestPendingReason(t *testing.T) {
 		want       string
 	}{
 		{"no room counts first", failing, []Rejection{RejectStale, RejectConditionFailing, RejectNoRoom}, ReasonNoRoom},
+		{"no room counts before doubt, which other clusters could end", Fleet{}, []Rejection{RejectDoubted, RejectNoRoom}, ReasonNoRoom},
+		{"doubt", Fleet{}, []Rejection{RejectDoubted, RejectConditionFailing}, ReasonDoubted},
 		{"no such devices", Fleet{}, []Rejection{RejectDisconnected, RejectNoModel}, ReasonNoRoom},
 		{"condition failing", Fleet{}, []Rejection{RejectStale, RejectConditionFailing}, ReasonNoMetrics},
 		{"quota failing", Fleet{}, []Rejection{RejectQuotaFailing}, ReasonNoMetrics},

@@ -34,6 +34,8 @@ type Verdict struct {
 	// LacksQuota is true if the worker's queue has too little unreserved quota, so that Kueue there
 	// admits the workload only if it can preempt others.
 	LacksQuota bool `json:"lacksQuota,omitempty"`
+	// Slow is true if workloads there have not started for longer than usual.
+	Slow bool `json:"slow,omitempty"`
 	// QuotaUnknown is true if the worker's Kueue exports no quota for the queue.
 	QuotaUnknown bool `json:"quotaUnknown,omitempty"`
 	// Preference of the gate's query for the cluster.
@@ -79,6 +81,7 @@ func (e *evaluation) verdict(c *Candidate, view ledger.View) Verdict {
 		IgnoredConditions: groupByState(c.Conditions, e.rules, e.now)[conditionIgnored],
 	}
 	_, v.UnknownPrerequisites = e.prerequisites(c)
+	v.Slow = view.IsSlow(c.Name, e.facts.Namespace, e.now)
 	if !c.SampledAt.IsZero() {
 		v.Age = e.now.Sub(c.SampledAt).Seconds()
 	}

@@ -9,6 +9,8 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // IsActive reports whether the workload may be admitted: users and the operator deactivate workloads.
@@ -51,6 +53,11 @@ func PodsReadySince(wl *kueue.Workload, admitted time.Time) (time.Time, bool) {
 	return c.LastTransitionTime.Time, true
 }
 
+// ReportsPodsReady reports whether Kueue says of the workload whether its pods are ready.
+func ReportsPodsReady(wl *kueue.Workload) bool {
+	return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady) != nil
+}
+
 // MaxRunTime is the longest time for which a workload runs; zero = unknown.
 func MaxRunTime(wl *kueue.Workload) time.Duration {
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
@@ -85,11 +92,13 @@ func IsEvictedByAdmissionCheck(wl *kueue.Workload) bool {
 }
 
 // CauseOfFailedStart is why Kueue evicted a workload, if that says that the cluster which admitted it did not start
-// it: its pods were not ready in time, or the worker ended it or was unreachable for too long. Empty = it says nothing
-// of that.
-func CauseOfFailedStart(wl *kueue.Workload) string {
+// it: its pods were not ready in time, or the worker ended it long after the admission, or was unreachable for too long.
+// Sooner, the worker ends it for other reasons, such as another component of its job. Empty = it says nothing of that.
+func CauseOfFailedStart(wl *kueue.Workload, admitted time.Time) string {
 	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	if IsEvictedByAdmissionCheck(wl) || IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByPodsReadyTimeout {
+	switch {
+	case !IsEvicted(wl):
+	case evicted.Reason == kueue.WorkloadEvictedByPodsReadyTimeout, IsEvictedByAdmissionCheck(wl) && evicted.LastTransitionTime.Sub(admitted) >= timing.SlowStart:
 		return evicted.Reason
 	}
 	return ""

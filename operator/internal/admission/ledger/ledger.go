@@ -41,6 +41,8 @@ type Ledger struct {
 	// running workloads by UID, and by cluster. The map by cluster and its lists are replaced, never changed.
 	running          map[string]*Running
 	runningByCluster map[string][]*Running
+	// starts by cluster. The map is replaced, never changed.
+	starts map[string]*starts
 	// holds by cluster. The slice is replaced, never changed.
 	holds []Hold
 	// view is the copy of the current generation; nil after a change. last is the copy before it, and changed are
@@ -109,7 +111,7 @@ func (l *Ledger) View() View {
 	defer l.mu.Unlock()
 	if l.view == nil {
 		v := View{generation: l.generation, settle: l.Settle, byCluster: unchangedOf(l, l.last.byCluster),
-			credits: unchangedOf(l, l.last.credits), running: l.runningByCluster, holds: l.holds}
+			credits: unchangedOf(l, l.last.credits), running: l.runningByCluster, starts: l.starts, holds: l.holds}
 		for cluster := range l.changed {
 			if entries := l.onCluster[cluster]; len(entries) > 0 {
 				v.byCluster[cluster] = slices.AppendSeq(make([]*Entry, 0, len(entries)), maps.Values(entries))
@@ -314,6 +316,9 @@ func (l *Ledger) MarkEnded(uid string, now time.Time) bool {
 func (l *Ledger) Release(uid string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r := l.running[uid]; r != nil {
+		l.start(r, r.Since) // its pods may have been ready too briefly to be seen
+	}
 	l.release(uid)
 	entries := l.currentOf(uid)
 	for _, e := range l.entries[uid] {

@@ -13,8 +13,9 @@ import (
 // it stays when samples show its devices. The gate uses it to find out what a workload may
 // preempt, and when a held cluster becomes free.
 type Running struct {
-	UID     string
-	Cluster string
+	UID       string
+	Namespace string
+	Cluster   string
 	// ClusterQueue on the hub. The worker has one of the same name.
 	ClusterQueue string
 	Priority     int32
@@ -23,6 +24,9 @@ type Running struct {
 	PodSets []shape.PodSet
 	// Since is when the cluster admitted the workload.
 	Since time.Time
+	// ReportsPodsReady: Kueue says whether the pods are ready. StartedAt is when they first were; zero = not yet.
+	ReportsPodsReady bool
+	StartedAt        time.Time
 	// EndsBy is the latest time at which the workload ends: its admission plus
 	// maximumExecutionTimeSeconds. Zero means unknown.
 	EndsBy time.Time
@@ -38,6 +42,7 @@ func (l *Ledger) PutRunning(r Running) {
 	l.removeRunning(r.UID)
 	l.running[r.UID] = &r
 	l.setRunning(r.Cluster, append(l.runningByCluster[r.Cluster], &r)) // views do not read beyond their lists
+	l.admit(&r)
 	l.invalidate()
 }
 
@@ -48,6 +53,7 @@ func (l *Ledger) removeRunning(uid string) {
 		return
 	}
 	delete(l.running, uid)
+	l.leave(r)
 	others := slices.Clone(l.runningByCluster[r.Cluster])
 	l.setRunning(r.Cluster, slices.DeleteFunc(others, func(other *Running) bool { return other == r }))
 	l.invalidate()

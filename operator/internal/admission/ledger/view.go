@@ -25,6 +25,7 @@ type View struct {
 	byCluster  map[string][]*Entry
 	credits    map[string][]Credit
 	running    map[string][]*Running
+	starts     map[string]*starts
 	holds      []Hold
 }
 

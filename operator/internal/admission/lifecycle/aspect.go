@@ -15,9 +15,6 @@ type aspect struct {
 	// exclude marks a cluster that the workload can't go to; nil = the aspect excludes none. An earlier aspect
 	// may have marked it.
 	exclude func(*Situation, *gate.Candidate)
-	// narrow marks clusters that the workload does not go to because of what else the list has; nil = the aspect
-	// looks at one cluster at a time.
-	narrow func(*Situation, []gate.Candidate)
 	// revise replaces a Pending decision; nil = the aspect leaves it.
 	revise func(*Situation, gate.Decision) gate.Decision
 }
@@ -27,7 +24,7 @@ var aspects = []aspect{
 	{name: "workers", limit: limitOfWorkers, exclude: excludeByWorkers},
 	{name: "pins", limit: limitOfPins, exclude: excludeByPins},
 	{name: "component", limit: limitOfComponent, exclude: excludeByComponent},
-	{name: "avoidance", limit: limitOfAvoidance, exclude: excludeByAvoidance, narrow: excludeIfOther},
+	{name: "avoidance", limit: limitOfAvoidance, exclude: excludeByAvoidance},
 	{name: "slice", limit: limitOfSlice, revise: followReplacedSlice},
 	{name: "preemption", limit: limitOfPreemption},
 	{name: "run time", limit: limitOfRunTime},
@@ -55,11 +52,6 @@ func usable(s *Situation, candidates []gate.Candidate) []gate.Candidate {
 			}
 		}
 		list = append(list, c)
-	}
-	for _, a := range aspects {
-		if a.narrow != nil {
-			a.narrow(s, list)
-		}
 	}
 	return list
 }

@@ -2,11 +2,9 @@ package lifecycle
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -27,25 +25,12 @@ func limitOfAvoidance(s *Situation) string {
 
 func excludeByAvoidance(s *Situation, c *gate.Candidate) {
 	for _, p := range s.Record.Avoided(s.Now) {
-		if p.Cluster == c.Name && !p.IfOther {
+		switch {
+		case p.Cluster != c.Name:
+		case p.IfOther:
+			c.LastResort = p.Why
+		default:
 			c.Exclude(gate.RejectAvoided, p.Why)
-		}
-	}
-}
-
-// excludeIfOther excludes the clusters that did not admit or start the workload if another one could hold it, empty.
-func excludeIfOther(s *Situation, candidates []gate.Candidate) {
-	avoided := slices.DeleteFunc(s.Record.Avoided(s.Now), func(p dispatch.Preference) bool { return !p.IfOther })
-	find := func(c gate.Candidate) int {
-		return slices.IndexFunc(avoided, func(p dispatch.Preference) bool { return p.Cluster == c.Name })
-	}
-	podSets := s.JobFacts().PodSets
-	if len(avoided) == 0 || !slices.ContainsFunc(candidates, func(c gate.Candidate) bool { return find(c) < 0 && c.CouldHold(podSets) }) {
-		return
-	}
-	for i := range candidates {
-		if found := find(candidates[i]); found >= 0 {
-			candidates[i].Exclude(gate.RejectAvoided, avoided[found].Why)
 		}
 	}
 }
@@ -60,11 +45,14 @@ type FailedStart struct {
 
 // FailedStart is how the attempt failed that ended with the loss of quota; nil = it did not.
 func (s *Situation) FailedStart() *FailedStart {
-	cause := kueuestate.CauseOfFailedStart(s.Workload)
-	if s.History.Running == nil || s.History.Started || cause == "" {
+	ran := s.History.Running
+	if ran == nil || !s.History.StartedAt.IsZero() {
 		return nil
 	}
-	return &FailedStart{Cluster: s.History.Running.Cluster, At: s.Now, Cause: cause}
+	if cause := kueuestate.CauseOfFailedStart(s.Workload, ran.DebitedAt); cause != "" {
+		return &FailedStart{Cluster: ran.Cluster, At: s.Now, Cause: cause}
+	}
+	return nil
 }
 
 // AfterFailedStart is the record with the cluster that did not start the workload; nil = all did.

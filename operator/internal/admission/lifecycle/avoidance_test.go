@@ -6,7 +6,6 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -25,22 +24,24 @@ func TestFailedStart(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
 		reason          string
+		after           time.Duration
 		admitted, ready bool
 		want            string
 	}{
-		{"its pods were not ready in time", kueue.WorkloadEvictedByPodsReadyTimeout, true, false, "cluster1"},
-		{"the worker ended it", kueue.WorkloadEvictedByAdmissionCheck, true, false, "cluster1"},
-		{"its pods were ready before", kueue.WorkloadEvictedByPodsReadyTimeout, true, true, ""},
-		{"another workload preempted it", kueue.WorkloadEvictedByPreemption, true, false, ""},
-		{"no cluster admitted it", kueue.WorkloadEvictedByAdmissionCheck, false, false, ""},
+		{"its pods were not ready in time", kueue.WorkloadEvictedByPodsReadyTimeout, time.Minute, true, false, "cluster1"},
+		{"the worker ended it", kueue.WorkloadEvictedByAdmissionCheck, timing.SlowStart, true, false, "cluster1"},
+		{"the worker ended it soon", kueue.WorkloadEvictedByAdmissionCheck, timing.SlowStart - time.Second, true, false, ""},
+		{"its pods were ready before", kueue.WorkloadEvictedByPodsReadyTimeout, time.Hour, true, true, ""},
+		{"another workload preempted it", kueue.WorkloadEvictedByPreemption, time.Hour, true, false, ""},
+		{"no cluster admitted it", kueue.WorkloadEvictedByAdmissionCheck, time.Hour, false, false, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := situationWith(lostQuotaBy(tc.reason))
 			if tc.admitted {
-				s.History = s.History.WithRunning(s.AdmittedEntry("cluster1", s.Now))
+				s.History = s.History.WithRunning(s.AdmittedEntry("cluster1", s.Now.Add(-tc.after)))
 			}
 			if tc.ready {
-				s.History = s.History.WithStart()
+				s.History = s.History.WithStart(s.Now)
 			}
 			got := ""
 			if f := s.FailedStart(); f != nil {
@@ -69,38 +70,5 @@ func TestAFailedStartIsRecorded(t *testing.T) {
 	}
 	if again := Next(s.WithHistory(h.AfterWrite(next.Writes[0], s.Now))); len(again.Writes) > 0 {
 		t.Errorf("written again: %+v", again.Writes)
-	}
-}
-
-// A workload goes to a cluster that did not start it only if no other one could hold it.
-func TestAClusterThatDidNotStartTheWorkloadIsAvoidedIfAnotherCouldHoldIt(t *testing.T) {
-	holds := func(name string, pods float64) gate.Candidate {
-		return gate.Candidate{Name: name, Shapes: []gate.ShapeMetrics{{EmptyFit: gate.Known(pods)}}}
-	}
-	unknown := gate.Candidate{Name: "cluster2", Shapes: make([]gate.ShapeMetrics, 1)}
-	disconnected := holds("cluster2", 8)
-	disconnected.Exclude(gate.RejectDisconnected, "")
-	for _, tc := range []struct {
-		name  string
-		other gate.Candidate
-		want  bool
-	}{
-		{"another cluster could", holds("cluster2", 8), true},
-		{"the other one is too small", holds("cluster2", 0), false},
-		{"the other one is not measured", unknown, false},
-		{"the other one is not connected", disconnected, false},
-		{"the other one did not start it either", holds("cluster3", 8), false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := situationWith(func(*Situation) {})
-			for _, c := range []string{"cluster1", "cluster3"} {
-				s.Record = s.Record.AfterFailedStart(&FailedStart{Cluster: c, At: s.Now, Cause: kueue.WorkloadEvictedByPodsReadyTimeout})
-			}
-			list := []gate.Candidate{holds("cluster1", 8), tc.other}
-			excludeIfOther(s, list)
-			if got := len(list[0].Excluded) > 0; got != tc.want {
-				t.Errorf("avoided: %t, want %t", got, tc.want)
-			}
-		})
 	}
 }

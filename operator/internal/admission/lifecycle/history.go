@@ -33,8 +33,8 @@ type History struct {
 	NominatedSeen []string
 	// Running is where the workload was admitted; nil = nowhere.
 	Running *ledger.Entry
-	// Started: its pods were ready there.
-	Started bool
+	// StartedAt is when its pods were first ready there; zero = not yet.
+	StartedAt time.Time
 	// FailedStart that the record does not have yet; nil = none.
 	FailedStart *FailedStart
 	// Copies that the last attempt may have left behind.
@@ -120,14 +120,18 @@ func (h History) WithNominations(nominated []string) History {
 
 // WithRunning records the admission by a cluster.
 func (h History) WithRunning(e ledger.Entry) History {
-	h.Started = h.Started && h.Running != nil && h.Running.Cluster == e.Cluster
+	if h.Running == nil || h.Running.Cluster != e.Cluster {
+		h.StartedAt = time.Time{}
+	}
 	h.Running = &e
 	return h
 }
 
-// WithStart records that the pods of the present admission were ready.
-func (h History) WithStart() History {
-	h.Started = true
+// WithStart records that the pods of the present admission are ready.
+func (h History) WithStart(since time.Time) History {
+	if h.StartedAt.IsZero() {
+		h.StartedAt = since
+	}
 	return h
 }
 
@@ -148,7 +152,7 @@ func (h History) WithoutQuota(endedByWorker bool, now time.Time) History {
 	case len(h.NominatedSeen) > 0:
 		h.Copies = possibleCopies{Clusters: h.NominatedSeen, lostAt: now}
 	}
-	h.Running, h.NominatedSeen, h.PodsLate, h.Started = nil, nil, nil, false
+	h.Running, h.NominatedSeen, h.PodsLate, h.StartedAt = nil, nil, nil, time.Time{}
 	return h
 }
 

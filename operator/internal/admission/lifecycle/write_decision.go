@@ -13,7 +13,7 @@ import (
 )
 
 // WriteDecision returns the writes of a decision: the record if the clock of giving up
-// started, stopped or was reset, then the check if it changes. Kueue deactivates a workload as soon as
+// started, stopped or was reset, or if it lacks a failed start, then the check if it changes. Kueue deactivates a workload as soon as
 // its check is Rejected, so that a later write could be a conflict.
 func WriteDecision(s *Situation, d gate.Decision, record dispatch.Record) []Write {
 	if d.State == gate.Rejected {
@@ -21,7 +21,9 @@ func WriteDecision(s *Situation, d gate.Decision, record dispatch.Record) []Writ
 	}
 	var writes []Write
 	if d.State != gate.Ready {
-		writes = s.Record.writeClock(record)
+		if writes = s.Record.writeClock(record); len(writes) == 0 {
+			writes = recordFailedStart(s)
+		}
 	}
 	old := *s.Check()
 	if d.Reason == gate.ReasonQueued && old.State == kueue.CheckStatePending { // lasts until the next wake-up

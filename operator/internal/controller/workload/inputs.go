@@ -40,5 +40,8 @@ func (r *Reconciler) Inputs(ctx context.Context, key client.ObjectKey) (in *gate
 // Holds returns the clusters that gates hold for waiting workloads.
 func (r *Reconciler) Holds() []ledger.Hold { return r.engine.Ledger.View().Holds() }
 
+// Doubted reports whether gates doubt a cluster, for each cluster that has admitted workloads.
+func (r *Reconciler) Doubted() map[string]bool { return r.engine.Ledger.View().Doubted(r.now()) }
+
 // Remembered describes what this process still remembers of workloads; empty = nothing.
 func (r *Reconciler) Remembered() []string { return r.engine.Remembered() }

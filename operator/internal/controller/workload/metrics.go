@@ -53,6 +53,8 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *gatesta
 			"Devices of workloads that were sent to a cluster and that its samples do not show yet.", []string{"cluster"}, nil),
 			oldest: prometheus.NewDesc("plimsoll_gate_ledger_oldest_seconds",
 				"Age of the oldest reservation for a cluster in seconds. A reservation ends when the cluster's samples show the workload.", []string{"cluster"}, nil),
+			doubted: prometheus.NewDesc("plimsoll_gate_doubted",
+				"1 while gates doubt the cluster for the workloads of some namespace, because it admits workloads and has not started the last ones; else 0.", []string{"cluster"}, nil),
 			now: now, holds: prometheus.NewDesc("plimsoll_gate_hold_seconds",
 				"Time since the gate began to hold the cluster for a waiting workload, in seconds. With mode=\"shadow\", the cluster is not kept free.",
 				[]string{"gate", "cluster", "mode"}, nil)},
@@ -100,12 +102,14 @@ type ledgerCollector struct {
 	now         func() time.Time
 	desc, holds *prometheus.Desc
 	oldest      *prometheus.Desc
+	doubted     *prometheus.Desc
 }
 
 func (c *ledgerCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.desc
 	ch <- c.holds
 	ch <- c.oldest
+	ch <- c.doubted
 }
 
 func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
@@ -114,6 +118,13 @@ func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for cluster, at := range c.ledger.OldestByCluster() {
 		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, c.now().Sub(at).Seconds(), cluster)
+	}
+	for cluster, isDoubted := range c.ledger.View().Doubted(c.now()) {
+		value := 0.0
+		if isDoubted {
+			value = 1
+		}
+		ch <- prometheus.MustNewConstMetric(c.doubted, prometheus.GaugeValue, value, cluster)
 	}
 	oldest := map[[3]string]time.Time{} // a gate may hold a cluster for several kinds of devices
 	for _, h := range c.ledger.View().Holds() {

@@ -189,6 +189,14 @@ func (p *process) Remaining() string {
 	return strings.Join(i.gates.Workloads.Remembered(), "; ")
 }
 
+// Doubted are the clusters that gates doubt.
+func (p *process) Doubted() map[string]bool {
+	if i := p.leader(); i != nil {
+		return i.gates.Workloads.Doubted()
+	}
+	return nil
+}
+
 // Holds are the workloads for which each cluster is held.
 func (p *process) Holds() map[string][]string {
 	held := map[string][]string{}

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -201,6 +202,40 @@ func stream(n int, devices int64) []world.Job {
 		jobs = append(jobs, world.Job{Name: "stream" + string(rune('a'+i%26)) + string(rune('a'+i/26)), At: time.Minute + time.Duration(i)*15*time.Second, Devices: devices, Duration: 3 * time.Minute})
 	}
 	return jobs
+}
+
+// TestFewJobsHang has clusters that start no pod, and devices that stay free there.
+func TestFewJobsHang(t *testing.T) {
+	spec := func(name string, between time.Duration) world.Spec {
+		s := world.Spec{Name: name, Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 4, 8), nodes("cluster2", 1, 8)}, Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 64}}},
+			Faults: []world.Fault{{Kind: world.SchedulerDead, Cluster: "cluster1"}}, Settings: world.Settings{Length: 4 * time.Hour}}
+		for i := range 40 {
+			s.Jobs = append(s.Jobs, world.Job{Name: fmt.Sprint("job", i), At: time.Minute + time.Duration(i)*between, Devices: 1, Duration: 6 * time.Minute, Namespace: []string{"team-a", "team-b"}[i%2]})
+		}
+		return s
+	}
+	repaired := spec("the scheduler comes back", time.Minute)
+	repaired.Faults[0].Lasts = 20 * time.Minute
+	for _, tc := range []struct {
+		spec world.Spec
+		// most jobs that the cluster admits, and at least.
+		most, least int
+	}{
+		{spec("a job every two minutes", 2*time.Minute), 5, 1},
+		{spec("more jobs than the other cluster has room for", 30*time.Second), 8, 1},
+		{repaired, 40, 10},
+	} {
+		t.Run(tc.spec.Name, func(t *testing.T) {
+			w := Run(t, tc.spec, Options{Verbose: printLog()})
+			admitted := strings.Count(w.Log(), "is admitted on cluster1")
+			if admitted > tc.most || admitted < tc.least {
+				t.Errorf("cluster1 admitted %d jobs, want %d to %d", admitted, tc.least, tc.most)
+			}
+			for _, p := range unknownProblems(w) {
+				t.Error(p)
+			}
+		})
+	}
 }
 
 // TestRulesAndClosedFormTakeTheSameCourse runs worlds with the shipped rules in Prometheus's engine.

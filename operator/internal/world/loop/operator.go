@@ -51,6 +51,14 @@ func (o *operator) Holds() map[string][]string {
 	return held
 }
 
+// Doubted implements world.Operator.
+func (o *operator) Doubted() map[string]bool {
+	if o.process == nil {
+		return nil
+	}
+	return o.process.engine.Ledger.View().Doubted(o.driver.now)
+}
+
 // Remaining implements world.Operator.
 func (o *operator) Remaining() string {
 	if o.process == nil {

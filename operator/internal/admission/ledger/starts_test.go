@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// admitted is a workload that c1 admitted at t0 and whose pods are not ready.
+func admitted(uid, namespace string) Running {
+	return Running{UID: uid, Namespace: namespace, Cluster: "c1", Since: t0, ReportsPodsReady: true}
+}
+
+func startedAt(r Running, seconds int) Running {
+	r.StartedAt = after(seconds)
+	return r
+}
+
+func admittedAt(r Running, seconds int) Running {
+	r.Since = after(seconds)
+	return r
+}
+
+// A cluster is doubted after workloads did not start there, until one does. Then one at a time may try.
+func TestDoubt(t *testing.T) {
+	hangs := int(timing.HangsAfter / time.Second)
+	pause := int(timing.ProbePause / time.Second)
+	put := func(list ...Running) func(*Ledger) {
+		return func(l *Ledger) {
+			for _, r := range list {
+				l.PutRunning(r)
+			}
+		}
+	}
+	end := func(seconds int, isCertain bool, uids ...string) func(*Ledger) {
+		return func(l *Ledger) {
+			for _, uid := range uids {
+				l.FailStart(uid, after(seconds), isCertain)
+				l.MarkEnded(uid, after(seconds))
+			}
+		}
+	}
+	unreported := admitted("b", "team-a")
+	unreported.ReportsPodsReady = false
+	two := put(admitted("a", "team-a"), admitted("b", "team-a"))
+	for _, tc := range []struct {
+		name    string
+		changes []func(*Ledger)
+		seconds int
+		// namespaces that doubt the cluster.
+		want map[string]bool
+	}{
+		{"one hangs", []func(*Ledger){put(admitted("a", "team-a"))}, hangs, nil},
+		{"two have not started yet", []func(*Ledger){two}, hangs - 1, nil},
+		{"two of a namespace hang", []func(*Ledger){two}, hangs, map[string]bool{"team-a": true}},
+		{"one of each of two namespaces hangs", []func(*Ledger){put(admitted("a", "team-a"), admitted("b", "team-b"))}, hangs, map[string]bool{"team-a": true, "team-b": true, "team-c": true}},
+		{"Kueue does not say whether the second one starts", []func(*Ledger){put(admitted("a", "team-a"), unreported)}, hangs, nil},
+		{"the second one starts", []func(*Ledger){two, put(startedAt(admitted("b", "team-a"), 10))}, hangs, nil},
+		{"a later one of the namespace starts", []func(*Ledger){two, put(startedAt(admittedAt(admitted("c", "team-a"), 5), 10))}, hangs, nil},
+		{"one of another namespace starts", []func(*Ledger){two, put(startedAt(admitted("c", "team-b"), 10))}, hangs, map[string]bool{"team-a": true}},
+		{"one of a third namespace starts", []func(*Ledger){put(admitted("a", "team-a"), admitted("b", "team-b"), startedAt(admitted("c", "team-c"), 10))}, hangs, nil},
+		{"they were sent after the last start", []func(*Ledger){put(startedAt(admittedAt(admitted("c", "team-a"), -20), -10)), two}, hangs, map[string]bool{"team-a": true}},
+		{"both ended because they did not start", []func(*Ledger){two, end(60, true, "a", "b")}, 61, map[string]bool{"team-a": true}},
+		{"both ended early for another reason", []func(*Ledger){two, end(60, false, "a", "b")}, 61, nil},
+		{"both were given up", []func(*Ledger){two, end(hangs, false, "a", "b")}, hangs + 1, map[string]bool{"team-a": true}},
+		{"both finished", []func(*Ledger){two, func(l *Ledger) { l.Release("a"); l.Release("b") }}, hangs, nil},
+		{"one finished before it was seen to start", []func(*Ledger){put(admitted("a", "team-a"), admitted("b", "team-a"), admitted("c", "team-a")), func(l *Ledger) { l.Release("c") }}, hangs, nil},
+		{"the same workload failed twice", []func(*Ledger){put(admitted("a", "team-a")), end(10, true, "a"), put(admittedAt(admitted("a", "team-a"), 20)), end(30, true, "a")}, 31, nil},
+		{"the next one is a probe", []func(*Ledger){two}, pause, nil},
+		{"a probe is on its way", []func(*Ledger){two, func(l *Ledger) { l.Debit(entry("probe", "c1")) }}, pause, map[string]bool{"team-a": true}},
+		{"a probe has not started yet", []func(*Ledger){two, put(admittedAt(admitted("probe", "team-b"), pause))}, pause + 1, map[string]bool{"team-a": true}},
+		{"they ended long ago", []func(*Ledger){two, end(60, true, "a", "b")}, 60 + int(timing.StartAvoidance/time.Second), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := New(15*time.Second, 10*time.Minute)
+			for _, change := range tc.changes {
+				change(l)
+			}
+			now := after(tc.seconds)
+			for _, namespace := range []string{"team-a", "team-b", "team-c"} {
+				if got := l.View().Doubt("c1", namespace, now) != nil; got != tc.want[namespace] {
+					t.Errorf("%s doubts: %t, want %t", namespace, got, tc.want[namespace])
+				}
+			}
+			if l.View().Doubt("c2", "team-a", now) != nil {
+				t.Error("another cluster is doubted")
+			}
+		})
+	}
+}
