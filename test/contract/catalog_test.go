@@ -48,6 +48,7 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_multikueue_lag_seconds":              {},
 	"plimsoll_gate_hold_seconds":                   {"gate", "cluster", "mode"},
 	"plimsoll_gate_ledger_oldest_seconds":          {"cluster"},
+	"plimsoll_gate_doubted":                        {"cluster"},
 	"plimsoll_gate_waiting_devices":                {"gate", "resource", "model"},
 	"plimsoll_query_retries_total":                 {"source", "reason"},
 	"plimsoll_reclaim_idle_devices":                {"policy"},

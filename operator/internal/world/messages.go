@@ -29,9 +29,10 @@ var statements = []statement{
 		remote := w.multiKueue.remotes[parts[0]]
 		return !remote.connected || !w.clusterOf(parts[0]).reachable
 	}},
-	{regexp.MustCompile(`(cluster\d+) (?:reports no samples|has samples older)`), func(w *World, _ *Run, _ []string) bool {
+	{regexp.MustCompile(`(cluster\d+) (?:reports no samples|has samples older)`), func(w *World, _ *Run, parts []string) bool {
 		// A lost store of another cluster may make the metrics of this one incomplete.
-		return slices.ContainsFunc(w.clusters, func(c *cluster) bool { return !w.settled(c) })
+		return slices.ContainsFunc(w.clusters, func(c *cluster) bool { return !w.settled(c) }) ||
+			!slices.ContainsFunc(w.clusterOf(parts[0]).nodes, func(n *node) bool { return n.ready })
 	}},
 	{regexp.MustCompile(`there is room, but (\S+)/(\S+) is decided first`), func(w *World, _ *Run, parts []string) bool {
 		wl := w.kueue.workloads.get(types.NamespacedName{Namespace: parts[0], Name: parts[1]})

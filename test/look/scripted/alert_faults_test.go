@@ -83,6 +83,7 @@ var faults = []fault{
 	long("PlimsollGateMispredicts/warning", grow(1, 0, "plimsoll_gate_mispredictions_total", "gate", "tpu")),
 	long("PlimsollGateNotAdmitted/warning", grow(1, 0, "plimsoll_gate_requeues_total", "gate", "gpu")),
 	long("PlimsollLedgerNotSettling/warning", set(400, "plimsoll_gate_ledger_oldest_seconds", "cluster", "gpus"), set(8, "plimsoll_gate_ledger_devices", "cluster", "gpus")),
+	long("PlimsollClusterDoubted/warning", set(1, "plimsoll_gate_doubted", "cluster", "gpus")),
 	long("PlimsollPodsNotReady/warning", set(1, "plimsoll_gate_admitted_not_ready_workloads")),
 	long("PlimsollVersionsDiffer/info", only("plimsoll_build_info", "version", "2.0.0")),
 

@@ -154,6 +154,7 @@ func (f *Fleet) exportGates(e *emitter) {
 			e.add("plimsoll_gate_ledger_devices", math.Round(8*wave(e.at, "ledger"+c.name, 15*time.Minute)), "cluster", c.name)
 			e.add("plimsoll_gate_ledger_oldest_seconds", 40*wave(e.at, "ledger"+c.name, 15*time.Minute), "cluster", c.name)
 		}
+		e.add("plimsoll_gate_doubted", 0, "cluster", c.name)
 		e.add("plimsoll_gate_nominations_total", math.Floor(0.03/float64(i+2)*f.sinceStart(e.at)), "cluster", c.name, "reason", "fits")
 	}
 	e.add("plimsoll_gate_admitted_not_ready_workloads", 1, "gate", "gpu", "cluster", f.clusters[0].name)
