@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -66,12 +68,7 @@ func (e *Engine) accountLostQuota(s *lifecycle.Situation) *lifecycle.Situation {
 			e.evictions.Observe(began, complete)
 		}
 	}
-	h := e.endAttempt(s.Workload.UID, s, how)
-	if failed := s.FailedStart(); failed != nil {
-		h.FailedStart = failed
-		e.Remember(s.Workload.UID, h)
-	}
-	return s.WithHistory(h)
+	return s.WithHistory(e.endAttempt(s.Workload.UID, s, how))
 }
 
 // ending is how an attempt ended.
@@ -93,13 +90,18 @@ const (
 // again if it held something: at once, and as the samples come to show the change.
 func (e *Engine) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) lifecycle.History {
 	h := e.histories.get(uid)
+	var failed *lifecycle.FailedStart
+	if s.Workload != nil && s.Workload.UID == uid {
+		failed = s.FailedStart()
+	}
+	h.FailedStart = cmp.Or(failed, h.FailedStart)
 	e.Waiting.Remove(s.Key)
 	clusters, podSets := e.Ledger.Reserved(string(uid))
 	var held bool
 	if how == endedFinished {
 		held = e.Ledger.Release(string(uid))
 	} else {
-		e.Ledger.FailStart(string(uid), s.Now, s.Workload != nil && s.FailedStart() != nil)
+		e.Ledger.FailStart(string(uid), s.Now, failed != nil)
 		held = e.Ledger.MarkEnded(string(uid), s.Now)
 	}
 	if ran := h.Running; ran != nil {
@@ -123,8 +125,12 @@ func (e *Engine) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) l
 // are ready. The admission is nil if it was seen before.
 func (e *Engine) accountAdmission(s *lifecycle.Situation, cluster string) (*lifecycle.Situation, *Admission) {
 	var news *Admission
-	entry := s.AdmittedEntry(cluster, s.Checks.AdmittedAt(s.Workload, s.Now))
 	isNews := s.History.Running == nil || s.History.Running.Cluster != cluster
+	known := s.Now
+	if !isNews {
+		known = s.History.Running.DebitedAt // the check of MultiKueue says nothing of it while the workload is taken away
+	}
+	entry := s.AdmittedEntry(cluster, s.Checks.AdmittedAt(s.Workload, known))
 	s = s.WithHistory(s.History.WithRunning(entry))
 	since, isReady := kueuestate.PodsReadySince(s.Workload, entry.DebitedAt)
 	if isReady {

@@ -91,17 +91,38 @@ func IsEvictedByAdmissionCheck(wl *kueue.Workload) bool {
 	return IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck
 }
 
-// CauseOfFailedStart is why Kueue evicted a workload, if that says that the cluster which admitted it did not start
-// it: its pods were not ready in time, or the worker ended it long after the admission, or was unreachable for too long.
-// Sooner, the worker ends it for other reasons, such as another component of its job. Empty = it says nothing of that.
-func CauseOfFailedStart(wl *kueue.Workload, admitted time.Time) string {
-	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+// CauseOfFailedStart is why Kueue evicted a workload that a cluster admitted at a time, if that says that the cluster
+// did not start it: its pods were not ready in time, or the worker ended it long after the admission, or was
+// unreachable for too long. Sooner, the worker ends it for other reasons, such as another component of its job. Empty =
+// no such eviction since there were before.
+func CauseOfFailedStart(wl *kueue.Workload, admitted time.Time, before FailedStarts, now time.Time) string {
+	f := FailedStartsOf(wl)
 	switch {
-	case !IsEvicted(wl):
-	case evicted.Reason == kueue.WorkloadEvictedByPodsReadyTimeout, IsEvictedByAdmissionCheck(wl) && evicted.LastTransitionTime.Sub(admitted) >= timing.SlowStart:
-		return evicted.Reason
+	case f.NotReady > before.NotReady:
+		return kueue.WorkloadEvictedByPodsReadyTimeout
+	case f.ByWorker > before.ByWorker && now.Sub(admitted) >= timing.SlowStart:
+		return kueue.WorkloadEvictedByAdmissionCheck
 	}
 	return ""
+}
+
+// FailedStarts are the numbers of evictions so far which may be due to the cluster.
+type FailedStarts struct{ NotReady, ByWorker int32 }
+
+// FailedStartsOf counts the evictions of a workload. They stay when Kueue reserves quota again.
+func FailedStartsOf(wl *kueue.Workload) (f FailedStarts) {
+	if wl.Status.SchedulingStats == nil {
+		return f
+	}
+	for _, e := range wl.Status.SchedulingStats.Evictions {
+		switch e.Reason {
+		case kueue.WorkloadEvictedByPodsReadyTimeout:
+			f.NotReady += e.Count
+		case kueue.WorkloadEvictedByAdmissionCheck:
+			f.ByWorker += e.Count
+		}
+	}
+	return f
 }
 
 // HasRetries reports whether Kueue counts retries of the workload, up to a limit. A deactivation

@@ -49,7 +49,7 @@ func (s *Situation) FailedStart() *FailedStart {
 	if ran == nil || !s.History.StartedAt.IsZero() {
 		return nil
 	}
-	if cause := kueuestate.CauseOfFailedStart(s.Workload, ran.DebitedAt); cause != "" {
+	if cause := kueuestate.CauseOfFailedStart(s.Workload, ran.DebitedAt, s.History.failedStarts, s.Now); cause != "" {
 		return &FailedStart{Cluster: ran.Cluster, At: s.Now, Cause: cause}
 	}
 	return nil

@@ -10,12 +10,11 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// lostQuotaBy is the state of a workload that lost its quota by an eviction.
+// lostQuotaBy is the state of a workload that lost its quota by its first eviction.
 func lostQuotaBy(reason string) func(*Situation) {
 	return func(s *Situation) {
 		fixture.WithoutQuota(s.Workload)
-		fixture.SetCondition(s.Workload, kueue.WorkloadEvicted, s.Now)
-		s.Workload.Status.Conditions[0].Reason = reason
+		s.Workload.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: reason, Count: 1}}}
 	}
 }
 

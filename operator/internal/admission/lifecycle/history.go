@@ -18,8 +18,9 @@ import (
 type History struct {
 	// ReservedAt is the transition time of QuotaReserved; zero = no quota was seen.
 	ReservedAt time.Time
-	// evictions is the number of the workload's evictions before this quota.
-	evictions int
+	// evictions is the number of the workload's evictions before this quota, and failedStarts are some of them.
+	evictions    int
+	failedStarts kueuestate.FailedStarts
 	// QuotaSeenAt is when the operator saw the quota, or a second after reservedAt if that is
 	// earlier.
 	QuotaSeenAt time.Time
@@ -94,7 +95,7 @@ func (h History) messageDelay(kind string, interval time.Duration, now time.Time
 // WithQuota begins a new reservation of quota.
 func (h History) WithQuota(wl *kueue.Workload, reservedAt, now time.Time) History {
 	h.ReservedAt, h.QuotaSeenAt, h.evictions = reservedAt, LatestPossible(reservedAt, now), kueuestate.CountEvictions(wl)
-	h.NominatedAt, h.admittedPods = time.Time{}, nil
+	h.NominatedAt, h.admittedPods, h.failedStarts = time.Time{}, nil, kueuestate.FailedStartsOf(wl)
 	return h
 }
 
