@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -229,6 +230,7 @@ func (r *Recorder) addLeader(o client.Object, _ bool) {
 		return
 	}
 	name := ptr.Deref(o.(*coordinationv1.Lease).Spec.HolderIdentity, "")
+	name = name[strings.LastIndex(name, "_")+1:] // without the name of the machine
 	if n := len(r.record.Leaders); n > 0 && r.record.Leaders[n-1].Name == name {
 		return
 	}

@@ -17,7 +17,7 @@ var recordFile = flag.String("record", filepath.Join("testdata", "soak.json.gz")
 
 // alikeAtLeast is the share of the decisions in testdata/soak.json.gz that the operator makes in the world,
 // too, in percent. operator/docs/world.md explains the others.
-const alikeAtLeast = 90
+const alikeAtLeast = 95
 
 // TestRecord repeats a soak of the lab in the world. The operator sends the jobs to the same clusters.
 func TestRecord(t *testing.T) {
