@@ -13,13 +13,20 @@ import (
 func (w *World) placed(key types.NamespacedName, on string) {
 	r := w.runs[key]
 	w.note("%s is admitted on %s", r.Name, on)
-	if _, runs := r.running[on]; runs && r.Elastic {
-		return // a new slice of a running job
+	if r.Elastic && r.isOn(on) {
+		return // a new slice of the job, which Kueue sends there itself
 	}
 	w.checkReturn(r, on)
 	r.placements = append(r.placements, placement{cluster: on, at: w.loop.Now()})
 	w.componentPlaced(r)
 	w.checkOvercommit(r, w.clusterOf(on))
+}
+
+// isOn reports whether the cluster admitted the job, and has not ended it.
+func (r *Run) isOn(cluster string) bool {
+	_, runs := r.running[cluster]
+	n := len(r.placements)
+	return runs || n > 0 && r.placements[n-1].cluster == cluster && r.placements[n-1].endedAt.IsZero()
 }
 
 // checkReturn reports a job that is sent again to the cluster where it could not start, although it fits on another.
