@@ -43,10 +43,11 @@ type FailedStart struct {
 	Cause string
 }
 
-// FailedStart is how the attempt failed that ended with the loss of quota; nil = it did not.
+// FailedStart is how the attempt failed that ended with the loss of quota; nil = it did not, or Kueue does not report
+// whether pods are ready.
 func (s *Situation) FailedStart() *FailedStart {
 	ran := s.History.Running
-	if ran == nil || !s.History.StartedAt.IsZero() {
+	if ran == nil || !s.History.StartedAt.IsZero() || !kueuestate.ReportsPodsReady(s.Workload) {
 		return nil
 	}
 	if cause := kueuestate.CauseOfFailedStart(s.Workload, ran.DebitedAt, s.History.failedStarts, s.Now); cause != "" {

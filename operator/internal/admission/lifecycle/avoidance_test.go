@@ -26,16 +26,21 @@ func TestFailedStart(t *testing.T) {
 		after           time.Duration
 		admitted, ready bool
 		want            string
+		unreported      bool
 	}{
-		{"its pods were not ready in time", kueue.WorkloadEvictedByPodsReadyTimeout, time.Minute, true, false, "cluster1"},
-		{"the worker ended it", kueue.WorkloadEvictedByAdmissionCheck, timing.SlowStart, true, false, "cluster1"},
-		{"the worker ended it soon", kueue.WorkloadEvictedByAdmissionCheck, timing.SlowStart - time.Second, true, false, ""},
-		{"its pods were ready before", kueue.WorkloadEvictedByPodsReadyTimeout, time.Hour, true, true, ""},
-		{"another workload preempted it", kueue.WorkloadEvictedByPreemption, time.Hour, true, false, ""},
-		{"no cluster admitted it", kueue.WorkloadEvictedByAdmissionCheck, time.Hour, false, false, ""},
+		{"its pods were not ready in time", kueue.WorkloadEvictedByPodsReadyTimeout, time.Minute, true, false, "cluster1", false},
+		{"the worker ended it", kueue.WorkloadEvictedByAdmissionCheck, timing.SlowStart, true, false, "cluster1", false},
+		{"the worker ended it soon", kueue.WorkloadEvictedByAdmissionCheck, timing.SlowStart - time.Second, true, false, "", false},
+		{"its pods were ready before", kueue.WorkloadEvictedByPodsReadyTimeout, time.Hour, true, true, "", false},
+		{"another workload preempted it", kueue.WorkloadEvictedByPreemption, time.Hour, true, false, "", false},
+		{"Kueue does not say whether its pods are ready", kueue.WorkloadEvictedByAdmissionCheck, time.Hour, true, false, "", true},
+		{"no cluster admitted it", kueue.WorkloadEvictedByAdmissionCheck, time.Hour, false, false, "", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := situationWith(lostQuotaBy(tc.reason))
+			if !tc.unreported {
+				fixture.SetCondition(s.Workload, kueue.WorkloadPodsReady, s.Now)
+			}
 			if tc.admitted {
 				s.History = s.History.WithRunning(s.AdmittedEntry("cluster1", s.Now.Add(-tc.after)))
 			}
