@@ -160,10 +160,17 @@ func (c *cluster) summary(at time.Time) *metrics.Summary {
 		if last[n.pool] == nil {
 			last[n.pool] = make([]int, n.pool.Devices+1)
 		}
+		group := metrics.NodeGroup{Resource: n.pool.Resource, Model: n.pool.Model, Taint: n.pool.Taint,
+			Devices: n.pool.Devices + c.world.faults.lies[c.spec.Name], Allocated: n.devices, Unhealthy: n.unusable}
+		if n.pool.CPU > 0 {
+			group.CPU, group.CPUUsed = n.pool.CPU, n.cpu
+		}
+		if n.pool.Memory > 0 {
+			group.Memory, group.MemoryUsed = n.pool.Memory, n.memory
+		}
 		i := &last[n.pool][n.devices]
-		if *i == 0 || s.Groups[*i-1].Unhealthy != n.unusable {
-			s.Groups = append(s.Groups, metrics.NodeGroup{Resource: n.pool.Resource, Model: n.pool.Model, Taint: n.pool.Taint,
-				Devices: n.pool.Devices + c.world.faults.lies[c.spec.Name], Allocated: n.devices, Unhealthy: n.unusable})
+		if *i == 0 || !s.Groups[*i-1].IsLike(&group) {
+			s.Groups = append(s.Groups, group)
 			*i = len(s.Groups)
 		}
 		s.Groups[*i-1].Nodes++

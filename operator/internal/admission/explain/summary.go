@@ -76,6 +76,9 @@ func formatRequests(f shape.Facts) string {
 	var requests []string
 	for _, p := range f.PodSets {
 		text := fmt.Sprintf("%s of %d %s", format.Plural(int(p.Pods), "pod"), p.DevicesPerPod, cmp.Or(p.Model, p.Resource))
+		if needs := p.BesideDevices(); needs != "" {
+			text += " with " + needs
+		}
 		if p.Share != nil {
 			text += " with " + p.Share.String()
 		}

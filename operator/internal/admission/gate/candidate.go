@@ -34,6 +34,12 @@ func knownRank(n Number) int {
 type ShapeMetrics struct {
 	// Fit is the number of pods that could start now.
 	Fit Number `json:"fit"`
+	// DeviceFit is the number of pods that could start now by devices alone. Unknown if the gate has its own query fit.
+	DeviceFit Number `json:"deviceFit,omitzero"`
+	// RequestFit is the number of pods that could start now by CPU and memory alone, on nodes with devices for one.
+	RequestFit Number `json:"requestFit,omitzero"`
+	// Measured is what the cluster reports of its nodes beside devices, by name. Nil means unknown.
+	Measured map[string]bool `json:"measured,omitempty"`
 	// EmptyFit is the number of pods that could start if the cluster were empty.
 	EmptyFit Number `json:"emptyFit,omitzero"`
 	// Largest is the number of free devices on the cluster's best node. Only messages use it.

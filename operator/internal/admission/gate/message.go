@@ -103,6 +103,9 @@ func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions, skipped
 	if len(f.Unmeasured) > 0 && !chosen.WithoutMetrics {
 		text += "; the gate does not measure " + strings.Join(f.Unmeasured, ", ")
 	}
+	if len(chosen.Unmeasured) > 0 && !chosen.WithoutMetrics {
+		text += "; " + chosen.Cluster + " " + chosen.unmeasuredNote()
+	}
 	if ignored := slices.Concat(ignoredFleetConditions, chosen.IgnoredConditions); len(ignored) > 0 {
 		text += "; " + noResult(ignored) + " and onStale is Open"
 	}
@@ -137,6 +140,8 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 	case p.Share != nil:
 		return fmt.Sprintf("no cluster has room for %s of %d %s with %s: best is %s with room for %.0f%s",
 			quantity(p.Pods, "pod"), p.DevicesPerPod, deviceName(p), p.Share, best.Cluster, best.Room.Value, promised)
+	case best.byDevicesNote() != "":
+		return fmt.Sprintf("%s with %s: best is %s with room for %.0f%s%s", forAllPods, p.BesideDevices(), best.Cluster, best.Room.Value, best.byDevicesNote(), promised)
 	case best.Fit.Value >= 1 || p.Name != f.PodSets[0].Name: // some node is large enough, at least without the larger pods
 		return fmt.Sprintf("%s: best is %s with room for %.0f%s", forAllPods, best.Cluster, best.Room.Value, promised)
 	case best.Largest.Known && best.Largest.Value < float64(p.DevicesPerPod):

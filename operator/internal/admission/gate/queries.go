@@ -16,6 +16,9 @@ import (
 // condition's name.
 const (
 	QueryFit          = "fit"
+	QueryDeviceFit    = "deviceFit"
+	QueryRequestFit   = "requestFit"
+	QueryMeasured     = "measured"
 	QueryLargest      = "largest"
 	QueryEmptyFit     = "emptyFit"
 	QueryHeadroom     = "headroom"
@@ -32,7 +35,7 @@ const (
 // Query is one PromQL query of a gate.
 type Query struct {
 	Name string
-	// Expr is the expression. It may use Variables.
+	// Expr is the expression, for pods with CPU and memory on nodes with whatever labels. It may use Variables.
 	Expr string
 	// Default replaces Expr for a workload without the profile values that Expr uses. If it is
 	// empty, such a workload does without the query.
@@ -49,10 +52,20 @@ type Query struct {
 	PerQueue bool
 	// Prerequisite is the kind of objects that the query is about; empty for other queries.
 	Prerequisite v1alpha1.PrerequisiteKind
+	// of returns Expr for a pod set; empty = not queried. Nil if Expr does not depend on the pod set.
+	of func(shape.PodSet) string
 	// ObjectLabel is the label with the object's name, if the query returns one series for each
 	// object. The other query for a prerequisite returns the clusters that report any object of
 	// the kind, in whatever namespace.
 	ObjectLabel string
+}
+
+// For returns the query for a pod set. It returns false if none is needed.
+func (q Query) For(p shape.PodSet) (Query, bool) {
+	if q.of != nil {
+		q.Expr = q.of(p)
+	}
+	return q, q.Expr != ""
 }
 
 // Variables returns the names of the variables that the query may use. A workload may have no
@@ -80,18 +93,13 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 		// Prometheus scrapes Kueue and the nodes at other times, and evaluates their rules in other groups.
 		list = append(list, Query{Name: QueryQuotaTime, Remote: true, Expr: fmt.Sprintf(`min by (%s) (cluster:kueue_sample_timestamp_seconds:min)`, label)})
 	}
+	list = append(list, fitQueries(spec, label)...)
 	list = append(list, []Query{
-		{Name: QueryFit, PerShape: true, Expr: cmp.Or(spec.Queries.Fit, fmt.Sprintf(
-			`sum by (%s) (floor(node_resource_model:plimsoll_free_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))},
 		{Name: QueryHeadroom, PerShape: true, Expr: cmp.Or(spec.Queries.Headroom, headroom), Default: headroom},
 		{Name: QueryCapacity, PerShape: true, Expr: cmp.Or(spec.Queries.Capacity, capacity), Default: capacity},
 		{Name: QueryLargest, PerShape: true, Expr: fmt.Sprintf(
 			`max by (%s) (cluster_resource_model:plimsoll_node_free_devices:max{resource="$resource",model="$model"})`, label)},
 	}...)
-	if spec.Hold.Mode != v1alpha1.HoldOff {
-		list = append(list, Query{Name: QueryEmptyFit, PerShape: true, Expr: cmp.Or(spec.Queries.EmptyFit, fmt.Sprintf(
-			`sum by (%s) (floor(node_resource_model:plimsoll_devices:placeable{resource="$resource",model="$model"} / $devices_per_pod))`, label))})
-	}
 	list = append(list, quotaQueries(spec, label)...)
 	list = append(list,
 		Query{Name: QueryNominalQuota, PerShape: true, Remote: true, Reclaims: true, Expr: ofQueue("cluster_queue:kueue_nominal_unreserved_quota:max", label)},
@@ -103,7 +111,11 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 		c := &spec.Conditions[i]
 		list = append(list, Query{Name: "conditions/" + c.Name, Expr: c.Query, Condition: c, PerShape: true})
 	}
-	return append(list, prerequisiteQueries(spec, label)...)
+	list = append(list, prerequisiteQueries(spec, label)...)
+	for i, q := range list {
+		list[i], _ = q.For(shape.PodSet{Requests: shape.Requests{MilliCPU: 1, Memory: 1}})
+	}
+	return list
 }
 
 // quotaQueries return the unreserved quota of the worker queue that has the hub queue's

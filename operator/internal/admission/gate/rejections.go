@@ -205,6 +205,9 @@ func eligibleMessage(v Verdict) string {
 	if v.QuotaUnknown {
 		text += ", its quota is unknown"
 	}
+	if len(v.Unmeasured) > 0 {
+		text += ", " + v.unmeasuredNote()
+	}
 	if len(v.IgnoredConditions) > 0 {
 		text += ", " + noResult(v.IgnoredConditions) + " and onStale is Open"
 	}
@@ -222,7 +225,7 @@ func roomMessage(v Verdict) string {
 	if v.Quota.Known {
 		return fmt.Sprintf("has quota for %s%s, with %s promised", quantity(int64(v.Quota.Value), "such pod"), v.quotaNote(), quantity(v.Promised, "device"))
 	}
-	text := "has room for " + quantity(int64(v.Room.Value), "such pod")
+	text := "has room for " + quantity(int64(v.Room.Value), "such pod") + v.byDevicesNote()
 	if v.Promised > 0 {
 		text += fmt.Sprintf(", with %s promised", quantity(v.Promised, "device"))
 	}

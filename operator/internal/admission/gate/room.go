@@ -22,6 +22,7 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 		tooSmall := r.free+preemptible < r.pods && v.Rejection == RejectNone
 		if i == 0 || tooSmall {
 			v.Fit, v.Room, v.Largest, v.Quota = Known(max(r.fit, 0)), Known(max(r.free+preemptible, 0)), c.Shapes[i].Largest, r.quota
+			v.DeviceFit = c.Shapes[i].DeviceFit
 		}
 		if tooSmall {
 			v = v.reject(BrokenRule{RejectNoRoom, p.Name})
@@ -95,13 +96,15 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	p, metrics := e.facts.PodSets[i], c.Shapes[i]
 	perPod := float64(p.DevicesPerPod)
 	fit := math.Floor(metrics.Fit.Value)
-	spare := int64(0)
-	if e.rules.SpareKnown && metrics.Headroom.Known {
-		spare = int64(max(metrics.Headroom.Value-fit*perPod, 0))
-	}
 	before := e.facts.PodSets[:i]
 	fit -= float64(ledger.SlotsTaken(before, p, 0))
-	r := podRoom{pods: float64(p.Pods), fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, spare))}
+	r := podRoom{pods: float64(p.Pods), fit: fit, free: fit - float64(view.Slots(c.Name, c.SampledAt, e.facts.UID, p, e.spareDevices(&metrics, p)))}
+	if metrics.RequestFit.Known {
+		// Nobody knows on which nodes the pods in flight start. They leave this much if it does not matter.
+		byRequests := math.Floor(metrics.RequestFit.Value) - float64(p.Requests.SlotsTaken(ledger.Requests(before, p)))
+		r.fit = min(r.fit, byRequests)
+		r.free = min(r.free, byRequests-float64(p.Requests.SlotsTaken(view.Requests(c.Name, c.SampledAt, e.facts.UID, p))))
+	}
 	r.onNodes = r.free
 	if e.facts.Preempts {
 		return e.roomByPreemption(r, c, i, view)
@@ -118,6 +121,18 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 		r.pods = partialPods(p, allowed)
 	}
 	return r
+}
+
+// spareDevices returns the number of free devices on nodes that have too few of them for a pod.
+func (e *evaluation) spareDevices(metrics *ShapeMetrics, p shape.PodSet) int64 {
+	if !e.rules.SpareKnown || !metrics.Headroom.Known {
+		return 0
+	}
+	byDevices := metrics.Fit
+	if metrics.DeviceFit.Known {
+		byDevices = metrics.DeviceFit
+	}
+	return int64(max(metrics.Headroom.Value-math.Floor(byDevices.Value)*float64(p.DevicesPerPod), 0))
 }
 
 // partialPods returns how many pods Kueue on the worker admits if its quota suffices for allowed

@@ -43,16 +43,16 @@ func (m *shareMetrics) addNodes(cluster string, n int) {
 	}
 }
 
-// fitOf evaluates the rules of nodes and shares over the samples. The function that it returns evaluates the
-// fit query of a sample gate over them, and returns the pods that fit by cluster, and the query.
-func (m *shareMetrics) fitOf(t *testing.T, sample string) func(shape.PodSet) (fit map[string]float64, expr string) {
+// recorded evaluates the rules of nodes and shares over the samples. The function that it returns evaluates an
+// expression over both and returns the values by cluster.
+func (m *shareMetrics) recorded(t *testing.T) func(expr string) map[string]float64 {
 	t.Helper()
 	at := time.Unix(1_700_000_000, 0)
 	s := series{teststorage.New(t)}
 	if err := s.Store(t.Context(), at, *m); err != nil {
 		t.Fatal(err)
 	}
-	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
+	engine := promqltest.NewTestEngine(t, false, 0, 1e7)
 	for _, file := range []string{"rules/recording-nodes.yaml", "rules/recording-shares.yaml"} {
 		rules, err := promengine.DecodeRules(file, read(t, file))
 		if err != nil {
@@ -62,21 +62,30 @@ func (m *shareMetrics) fitOf(t *testing.T, sample string) func(shape.PodSet) (fi
 			t.Fatal(err)
 		}
 	}
-	template := sampleFit(t, sample)
+	return func(expr string) map[string]float64 {
+		result, err := promengine.Query(t.Context(), engine, s, expr, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := map[string]float64{}
+		for _, sample := range result.Samples {
+			values[sample.Labels["cluster"]] = sample.Value
+		}
+		return values
+	}
+}
+
+// fitOf returns a function that evaluates the fit query of a sample gate, and returns the pods that fit by cluster,
+// and the query.
+func (m *shareMetrics) fitOf(t *testing.T, sample string) func(shape.PodSet) (fit map[string]float64, expr string) {
+	t.Helper()
+	recorded, template := m.recorded(t), sampleFit(t, sample)
 	return func(p shape.PodSet) (map[string]float64, string) {
 		expr, err := template.Render(shape.Facts{}.Vars(p))
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := promengine.Query(t.Context(), engine, s, expr, at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fit := map[string]float64{}
-		for _, sample := range result.Samples {
-			fit[sample.Labels["cluster"]] = sample.Value
-		}
-		return fit, expr
+		return recorded(expr), expr
 	}
 }
 

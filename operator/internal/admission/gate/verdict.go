@@ -18,6 +18,10 @@ type Verdict struct {
 	Room Number `json:"room"`
 	// Fit is the number of pods that fit before the ledger is subtracted.
 	Fit Number `json:"fit"`
+	// DeviceFit is Fit by devices alone.
+	DeviceFit Number `json:"deviceFit,omitzero"`
+	// Unmeasured is what the pods require of nodes and the cluster does not report.
+	Unmeasured []string `json:"unmeasured,omitempty"`
 	// Largest is the number of free devices on the best node.
 	Largest Number `json:"largest"`
 	// Quota is the number of pods for which the worker's queue has quota. It is known only if
@@ -81,6 +85,7 @@ func (e *evaluation) verdict(c *Candidate, view ledger.View) Verdict {
 		IgnoredConditions: groupByState(c.Conditions, e.rules, e.now)[conditionIgnored],
 	}
 	_, v.UnknownPrerequisites = e.prerequisites(c)
+	v.Unmeasured = e.unmeasured(c)
 	v.Slow = view.IsSlow(c.Name, e.facts.Namespace, e.now)
 	if !c.SampledAt.IsZero() {
 		v.Age = e.now.Sub(c.SampledAt).Seconds()

@@ -210,6 +210,16 @@ func SharedDevices(sets []shape.PodSet, p shape.PodSet) int64 {
 	return n
 }
 
+// Requests returns the CPU and memory of the pods in sets that may start on nodes of pods of shape p.
+func Requests(sets []shape.PodSet, p shape.PodSet) (sum shape.Requests) {
+	for _, other := range sets {
+		if MayShareDevices(other, p) {
+			sum = sum.Plus(other.Requests, other.Pods)
+		}
+	}
+	return sum
+}
+
 // MayShareDevices reports whether two pod sets may use the same devices. An empty model
 // matches every model.
 func MayShareDevices(a, b shape.PodSet) bool {

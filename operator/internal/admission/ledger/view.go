@@ -75,6 +75,17 @@ func (v View) Slots(cluster string, sampledAt time.Time, uid string, p shape.Pod
 	return SlotsTaken(others, p, spare)
 }
 
+// Requests returns the CPU and memory of the pods of workloads other than uid that may start on the nodes of pods of
+// shape p.
+func (v View) Requests(cluster string, sampledAt time.Time, uid string, p shape.PodSet) (sum shape.Requests) {
+	for e := range v.unmeasured(cluster, sampledAt) {
+		if e.UID != uid {
+			sum = sum.Plus(Requests(e.PodSets, p), 1)
+		}
+	}
+	return sum
+}
+
 // Devices returns the number of devices suitable for p that workloads other than uid
 // have reserved on the cluster.
 func (v View) Devices(cluster string, sampledAt time.Time, uid string, p shape.PodSet) int64 {

@@ -79,6 +79,12 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 		c.Shapes[q.podSet].Fit = n
 	case gate.QueryEmptyFit:
 		c.Shapes[q.podSet].EmptyFit = n
+	case gate.QueryDeviceFit:
+		c.Shapes[q.podSet].DeviceFit = n
+	case gate.QueryRequestFit:
+		c.Shapes[q.podSet].RequestFit = n
+	case gate.QueryMeasured:
+		c.Shapes[q.podSet].Measured = q.result.objectsOf(cluster)
 	case gate.QueryLargest:
 		c.Shapes[q.podSet].Largest = n
 	case gate.QueryHeadroom:
@@ -113,6 +119,17 @@ func (r *cachedResult) queuesOf(cluster string) map[string]gate.Number {
 		}
 	}
 	return queues
+}
+
+// objectsOf returns the objects of a cluster, and nil if the response lacks the cluster or no query succeeded yet.
+func (r *cachedResult) objectsOf(cluster string) map[string]bool {
+	switch objects := r.objects[cluster]; {
+	case objects != nil:
+		return objects
+	case r.objects == nil || r.lacks(cluster):
+		return nil
+	}
+	return map[string]bool{}
 }
 
 // addPrerequisite adds one of the two results for a prerequisite. The result for the objects

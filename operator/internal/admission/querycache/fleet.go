@@ -9,13 +9,15 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
-// fleetOf returns the state of all clusters together from the results of a plan. The queries
-// for the largest node and the empty cluster decide no placement, unknown prerequisites exclude no
+// explanatory are queries that decide no placement.
+var explanatory = []string{gate.QueryLargest, gate.QueryEmptyFit, gate.QueryDeviceFit, gate.QueryRequestFit, gate.QueryMeasured}
+
+// fleetOf returns the state of all clusters together from the results of a plan. Explanatory queries decide nothing, unknown prerequisites exclude no
 // cluster, and an unknown time of the quota makes none free, so failures of these queries do not count.
 func fleetOf(results []queryResult) gate.Fleet {
 	var fleet gate.Fleet
 	for _, q := range results {
-		if q.Name == gate.QueryLargest || q.Name == gate.QueryEmptyFit || q.Name == gate.QueryQuotaTime || q.Prerequisite != "" {
+		if slices.Contains(explanatory, q.Name) || q.Name == gate.QueryQuotaTime || q.Prerequisite != "" {
 			continue
 		}
 		if q.result.err != nil && fleet.Problem == "" {

@@ -100,7 +100,6 @@ func (c *Cache) lastCompleted(p *queryPlan) time.Time {
 func newPlan(key gatestate.QueryKey, g gatestate.Gate, f shape.Facts) *queryPlan {
 	p := &queryPlan{key: key, ttl: ttlOf(&g.Spec)}
 	for _, q := range gate.Queries(&g.Spec, key.ClusterLabel) {
-		q.Expr, _ = promql.ExpandClusterLabel(q.Expr, key.ClusterLabel)
 		switch {
 		case q.Remote && !f.Remote, q.Reclaims && !f.Reclaims:
 		case q.Prerequisite != "" && !f.RefersTo(q.Prerequisite):
@@ -108,7 +107,9 @@ func newPlan(key gatestate.QueryKey, g gatestate.Gate, f shape.Facts) *queryPlan
 			p.add(q, f, 0)
 		default:
 			for i := range f.PodSets {
-				p.add(q, f, i)
+				if ofPods, ok := q.For(f.PodSets[i]); ok {
+					p.add(ofPods, f, i)
+				}
 			}
 		}
 	}
@@ -153,7 +154,8 @@ func (p *queryPlan) render(q gate.Query, f shape.Facts, podSet int) renderedQuer
 	if podSet < len(f.PodSets) {
 		pods = f.PodSets[podSet]
 	}
-	template, problems := promql.ParseTemplate(q.Expr, q.Variables())
+	text, _ := promql.ExpandClusterLabel(q.Expr, p.key.ClusterLabel)
+	template, problems := promql.ParseTemplate(text, q.Variables())
 	if len(problems) > 0 {
 		r.renderError = &cachedResult{err: errors.New(promql.Strings(problems))}
 		return r

@@ -120,7 +120,7 @@ func TestQueriesForPrerequisites(t *testing.T) {
 	}
 	got := map[string]int{}
 	for expr, n := range f.source.queryCounts() {
-		if strings.Contains(expr, "kube_") {
+		if strings.Contains(expr, "kube_secret") {
 			got[expr] = n
 		}
 	}

@@ -123,26 +123,32 @@ func (p PodSet) isOfKAI(spec *corev1.PodSpec) bool {
 	return p.Share != nil && !p.Share.Claimed && p.Share.MemoryPercent == 0 && podResources(spec)[corev1.ResourceName(p.Resource)] == 0
 }
 
-// podResources returns a pod's requests of extended resources, as Kubernetes computes them: the sum over
-// containers and sidecars, or the largest init container if that is more. An init container runs beside the
-// sidecars that are declared before it.
+// podResources returns a pod's requests of extended resources, as Kubernetes computes them.
 func podResources(spec *corev1.PodSpec) map[corev1.ResourceName]int64 {
+	return sumOfPod(spec, isExtended)
+}
+
+func isExtended(name corev1.ResourceName) bool { return strings.Contains(string(name), "/") }
+
+// sumOfPod returns a pod's requests of the resources to keep: the sum over containers and sidecars, or the largest
+// init container if that is more. An init container runs beside the sidecars that are declared before it.
+func sumOfPod(spec *corev1.PodSpec, keep func(corev1.ResourceName) bool) map[corev1.ResourceName]int64 {
 	sidecars, largestInit := map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			addExtended(sidecars, c)
+			addRequests(sidecars, &c.Resources, keep)
 			continue
 		}
 		requests := maps.Clone(sidecars)
-		addExtended(requests, c)
+		addRequests(requests, &c.Resources, keep)
 		for name, n := range requests {
 			largestInit[name] = max(largestInit[name], n)
 		}
 	}
 	sum := sidecars
 	for i := range spec.Containers {
-		addExtended(sum, &spec.Containers[i])
+		addRequests(sum, &spec.Containers[i].Resources, keep)
 	}
 	for name, n := range largestInit {
 		sum[name] = max(sum[name], n)
@@ -155,20 +161,39 @@ func podResources(spec *corev1.PodSpec) map[corev1.ResourceName]int64 {
 // device has a PiB of memory.
 const maxRequest = 1 << 30
 
-// addExtended adds the extended resources of one container. Requests of extended resources
-// equal the limits, and a pod template may state only one of the two.
-func addExtended(sum map[corev1.ResourceName]int64, c *corev1.Container) {
+// limitOf returns maxRequest, which is in MiB for memory.
+func limitOf(name corev1.ResourceName) int64 {
+	if name == corev1.ResourceMemory {
+		return maxRequest << 20
+	}
+	return maxRequest
+}
+
+// addRequests adds the requests of one container. A template may state the limits only: they are
+// the requests then, and those of extended resources are always equal.
+func addRequests(sum map[corev1.ResourceName]int64, r *corev1.ResourceRequirements, keep func(corev1.ResourceName) bool) {
 	add := func(name corev1.ResourceName, quantity resource.Quantity) {
-		if strings.Contains(string(name), "/") {
-			sum[name] = min(sum[name]+min(max(quantity.Value(), 0), maxRequest), maxRequest)
+		if keep(name) {
+			sum[name] = min(sum[name]+amountOf(name, quantity), limitOf(name))
 		}
 	}
-	for name, quantity := range c.Resources.Limits {
+	for name, quantity := range r.Requests {
 		add(name, quantity)
 	}
-	for name, quantity := range c.Resources.Requests {
-		if _, limited := c.Resources.Limits[name]; !limited {
+	for name, quantity := range r.Limits {
+		if _, requested := r.Requests[name]; !requested {
 			add(name, quantity)
 		}
 	}
+}
+
+// amountOf returns a request from 0 to the limit, rounded up: thousandths of cores, bytes or devices.
+func amountOf(name corev1.ResourceName, quantity resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		if quantity.CmpInt64(maxRequest/1000) > 0 { // MilliValue would overflow
+			return maxRequest
+		}
+		return max(quantity.MilliValue(), 0)
+	}
+	return min(max(quantity.Value(), 0), limitOf(name))
 }

@@ -31,6 +31,10 @@ type PodSet struct {
 	// MinPods is the number of pods with which Kueue on the worker admits the copy, if its quota
 	// does not suffice for all. 0 means all pods.
 	MinPods int64 `json:"minPods,omitempty"`
+	// Requests of each pod beside devices, and NodeLabels that its node must have. Empty if the gate does not fit
+	// them.
+	Requests   Requests    `json:"requests,omitzero"`
+	NodeLabels []NodeLabel `json:"nodeLabels,omitempty"`
 	// Share is the part of each device that a pod requests. Nil if the gate fits whole devices.
 	Share *Share `json:"share,omitempty"`
 	// RequiredTopology is the level of Kueue's Topology in one domain of which all pods must
@@ -80,7 +84,7 @@ func (f Facts) Key() string { return f.Namespace + "/" + f.Name }
 // labels and node selectors have one variable per key, in which _ replaces characters that
 // are not allowed: $node_selector_topology_kubernetes_io_zone.
 var Variables = []string{"namespace", "queue", "cluster_queue", "flavor", "resource", "model",
-	"devices_per_pod", "pods", "devices_total", varShareMemory, varShareMemoryRatio, varShareCores, varRequiredTopology,
+	"devices_per_pod", "pods", "devices_total", varCPU, varMemory, varShareMemory, varShareMemoryRatio, varShareCores, varRequiredTopology,
 	varFlavorLabel + "*", varNodeSelector + "*"}
 
 const (
@@ -104,6 +108,7 @@ func (f Facts) Vars(p PodSet) map[string]string {
 			vars[name] = value
 		}
 	}
+	p.Requests.addVars(vars)
 	if p.Share != nil {
 		p.Share.addVars(vars)
 	}
@@ -152,6 +157,8 @@ type Options struct {
 	// AllDevices includes devices that the exporter does not measure. It is set for gates with
 	// their own fit query.
 	AllDevices bool
+	// Requests fits CPU and memory. It is set for gates whose fit query reads them, as the default one does.
+	Requests bool
 	// Shares fits parts of devices. It is set for gates whose own fit query reads them.
 	Shares bool
 	// ClaimTemplate returns the claim of a ResourceClaimTemplate in the workload's namespace, or nil if
@@ -170,7 +177,7 @@ type Options struct {
 
 // OptionsOf returns the options of a gate.
 func OptionsOf(spec *v1alpha1.PlacementGateSpec, flavorLabels func(flavor string) map[string]string) Options {
-	opts := Options{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, FlavorLabels: flavorLabels, AllDevices: spec.Queries.Fit != "",
+	opts := Options{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, FlavorLabels: flavorLabels, AllDevices: spec.Queries.Fit != "", Requests: fitsRequests(spec.Queries.Fit),
 		Shares: fitsShares(spec.Queries.Fit), Topology: fitsTopology(spec.Queries.Fit), TPUSlices: fitsTPUSlices(spec.Queries.Fit)}
 	if spec.PodSetUpdates != nil {
 		opts.OwnLabels = spec.PodSetUpdates.NodeSelector
@@ -202,7 +209,8 @@ func FactsOf(wl *kueue.Workload, opts Options) Facts {
 			facts.Unmeasured = append(facts.Unmeasured, names...)
 		}
 		facts.Unmeasured = append(facts.Unmeasured, unmeasuredTopology(set, p, opts)...)
-		facts.Unmeasured = append(facts.Unmeasured, unmeasuredLabels(&set.Template.Spec, p, opts)...)
+		labels, unmeasured := nodeLabelsOf(&set.Template.Spec, p, opts)
+		p.NodeLabels, facts.Unmeasured = labels, append(facts.Unmeasured, unmeasured...)
 		if p.DevicesPerPod > 0 {
 			facts.PodSets = append(facts.PodSets, p)
 		}
@@ -249,6 +257,9 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	p.Model = withMIGProfile(modelOf(&set.Template.Spec, p.FlavorLabels, opts), string(resource))
 	if opts.AllDevices || !strings.HasSuffix(p.Model, sharedModelSuffix) {
 		p.Resource, p.DevicesPerPod = string(resource), devices
+	}
+	if opts.Requests {
+		p.Requests = requestsOf(&set.Template.Spec)
 	}
 	if opts.Topology {
 		p.RequiredTopology = requiredTopologyOf(set)
@@ -312,5 +323,6 @@ func (f Facts) With(others ...Facts) Facts {
 // hasShapeOf reports whether two pod sets differ in name and number of pods only, and need all pods.
 func (p PodSet) hasShapeOf(other PodSet) bool {
 	return p.MinPods == 0 && other.MinPods == 0 && p.Resource == other.Resource && p.Model == other.Model && p.Flavor == other.Flavor && p.DevicesPerPod == other.DevicesPerPod &&
+		p.Requests == other.Requests && slices.EqualFunc(p.NodeLabels, other.NodeLabels, NodeLabel.equal) &&
 		p.Share.equal(other.Share) && p.Profile.equal(other.Profile) && p.RequiredTopology == other.RequiredTopology && maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector)
 }

@@ -106,7 +106,7 @@ func TestVarsOfLabels(t *testing.T) {
 	f := FactsOf(wl, Options{ModelFrom: []string{"gpu"}, FlavorLabels: func(string) map[string]string { return map[string]string{"gpu": "L4", "tier": "spot"} }})
 	want := map[string]string{
 		"namespace": "team-a", "queue": "lq", "cluster_queue": "cq", "flavor": "h100", "resource": "nvidia.com/gpu", "model": "L4",
-		"devices_per_pod": "8", "pods": "2", "devices_total": "16", "flavor_label_gpu": "L4", "flavor_label_tier": "spot",
+		"devices_per_pod": "8", "pods": "2", "devices_total": "16", "cpu_per_pod": "0", "memory_per_pod": "0", "flavor_label_gpu": "L4", "flavor_label_tier": "spot",
 		"node_selector_topology_kubernetes_io_zone": "eu-1", "node_selector_a_b": "same",
 	}
 	if diff := cmp.Diff(want, f.Vars(f.PodSets[0])); diff != "" {

@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -24,6 +25,11 @@ func (f Facts) EquivalenceKey() string {
 		key = strconv.AppendInt(key, p.DevicesPerPod, 10)
 		key = strconv.AppendInt(append(key, 'x'), p.Pods, 10)
 		key = strconv.AppendInt(append(key, '>'), p.MinPods, 10)
+		key = strconv.AppendInt(append(key, 'c'), p.Requests.MilliCPU, 10)
+		key = strconv.AppendInt(append(key, 'm'), p.Requests.Memory, 10)
+		for _, l := range p.NodeLabels {
+			key = fmt.Appendf(key, "l%q%q", l.Key, l.Values)
+		}
 		key = p.Profile.appendKey(p.Share.appendKey(key))
 		key = appendLabels(append(key, 'f'), p.FlavorLabels)
 		key = appendLabels(append(key, 'n'), p.NodeSelector)

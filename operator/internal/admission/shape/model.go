@@ -46,26 +46,12 @@ func NormalizeModel(model string) string {
 // requiredLabels returns the labels that every term of the required node affinity restricts
 // to the same single value.
 func requiredLabels(affinity *corev1.Affinity) map[string]string {
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
-	}
-	var common map[string]string
-	for i, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		pinned := map[string]string{}
-		for _, e := range term.MatchExpressions {
-			if e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
-				pinned[e.Key] = e.Values[0]
-			}
-		}
-		if i == 0 {
-			common = pinned
-			continue
-		}
-		for key, value := range common {
-			if pinned[key] != value {
-				delete(common, key)
-			}
+	single := map[string]string{}
+	labels, _ := affinityLabels(affinity)
+	for _, l := range labels {
+		if len(l.Values) == 1 {
+			single[l.Key] = l.Values[0]
 		}
 	}
-	return common
+	return single
 }

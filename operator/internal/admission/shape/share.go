@@ -60,7 +60,7 @@ func shareOf(spec *corev1.PodSpec, resource corev1.ResourceName) *Share {
 	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
 		for i := range containers {
 			requests := map[corev1.ResourceName]int64{}
-			addExtended(requests, &containers[i])
+			addRequests(requests, &containers[i].Resources, isExtended)
 			if requests[resource] > 0 {
 				share = share.max(shareOfContainer(requests))
 			}
@@ -213,4 +213,4 @@ func (s Share) slotsOfDevice() (slots int64, ok bool) {
 	return max(1, 100/percent), true
 }
 
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+func ceilDiv(a, b int64) int64 { return a/b + min(a%b, 1) }

@@ -103,7 +103,7 @@ func lineVariants() []lineVariant {
 		{"unchanged", func(*kueue.Workload) {}, true},
 		{"other labels", func(wl *kueue.Workload) { wl.Labels = map[string]string{"team": "b"} }, true},
 		{"other image", pod(func(s *corev1.PodSpec) { s.Containers[0].Image = "train:2" }), true},
-		{"other CPU", pod(func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["cpu"] = resource.MustParse("2") }), true},
+		{"other CPU", pod(func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["cpu"] = resource.MustParse("2") }), false},
 		{"cluster1 permitted", permit("cluster1"), false},
 		{"cluster2 permitted", permit("cluster2"), false},
 		{"no cluster permitted", permit(""), false},
@@ -203,10 +203,10 @@ type lineSituation struct {
 	// isLocal: MultiKueue does not copy the workload.
 	isLocal bool
 	prepare func(*bench)
-	// secretOn is the only cluster with the Secret; zoneOn that with nodes in zone b; quota is the
-	// quota of the worker queues.
-	secretOn, zoneOn string
-	quota            *float64
+	// secretOn is the only cluster with the Secret; zoneOn that with nodes in zone b; cpuOn that with two CPU
+	// on a node; quota is the quota of the worker queues.
+	secretOn, zoneOn, cpuOn string
+	quota                   *float64
 }
 
 func lineSituations() []lineSituation {
@@ -241,6 +241,7 @@ func lineSituations() []lineSituation {
 		{name: "preemption of a lower priority than the default on cluster2", room: oneOn(""), prepare: running(-5), quota: ptr.To(0.0)},
 		{name: "Secret on cluster1", spec: secrets, room: oneOn("cluster2"), prepare: none, secretOn: "cluster1"},
 		{name: "zone on cluster1", spec: zones, room: oneOn("cluster2"), prepare: none, zoneOn: "cluster1"},
+		{name: "two CPU on cluster1", room: oneOn("cluster2"), prepare: none, cpuOn: "cluster1"},
 		{name: "pinned pods, room on cluster1", spec: pinned, isLocal: true, room: oneOn("cluster1"), prepare: none},
 		{name: "quota for one device", room: oneOn("cluster2"), prepare: none, quota: ptr.To(1.0)},
 	}
@@ -307,6 +308,8 @@ func (s situationSource) Query(ctx context.Context, expr string, at time.Time) (
 		return query.Result{Samples: []query.Sample{sample(s.situation.secretOn, 1)}}, nil
 	case strings.Contains(expr, `zone="b"`):
 		return query.Result{Samples: []query.Sample{sample(s.situation.zoneOn, 1)}}, nil
+	case strings.Contains(expr, `{resource="cpu"} / 2`) && s.situation.cpuOn != "":
+		return query.Result{Samples: []query.Sample{sample(s.situation.cpuOn, 1)}}, nil
 	case strings.Contains(expr, "kueue_unreserved_quota") && s.situation.quota != nil:
 		return query.Result{Samples: []query.Sample{sample("cluster1", *s.situation.quota), sample("cluster2", *s.situation.quota)}}, nil
 	}

@@ -73,7 +73,14 @@ type kubeData struct {
 type kubeNode struct {
 	isPlaceable  bool
 	accelerators float64
+	allocatable  []amount
 	unrequested  []amount
+}
+
+// add adds a resource with what is allocatable and requested of it.
+func (n *kubeNode) add(resource string, allocatable, requested float64) {
+	n.allocatable = append(n.allocatable, amount{resource, allocatable})
+	n.unrequested = append(n.unrequested, amount{resource, max(0, allocatable-requested)})
 }
 
 // amount of a resource, by its name in kube-state-metrics.
@@ -133,16 +140,26 @@ func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
 		node := &kubeNode{isPlaceable: n.Ready && !n.Cordoned && (n.Taint == "" || slices.Contains(toleratedTaints, n.Taint))}
 		data.nodes[n.Name], data.names = node, append(data.names, n.Name)
 		cpu, memory := systemRequests(n, pods[n.Name])
-		devices := int64(0)
+		devices, running := int64(0), int64(0)
+		if cpu > 0 || memory > 0 {
+			running++ // the pod with these requests
+		}
 		for _, p := range pods[n.Name] {
 			if !p.isFinished() {
+				running++
 				cpu, memory = cpu+p.CPU, memory+p.Memory
 				if p.Resource == n.Resource {
 					devices += p.Devices
 				}
 			}
 		}
-		node.unrequested = append(node.unrequested, amount{"cpu", float64(n.CPU-cpu) / 1000}, amount{"memory", float64(n.Memory-memory) * (1 << 20)})
+		if n.CPU > 0 {
+			node.add("cpu", float64(n.CPU)/1000, float64(cpu)/1000)
+		}
+		if n.Memory > 0 {
+			node.add("memory", float64(n.Memory)*(1<<20), float64(memory)*(1<<20))
+		}
+		node.add("pods", maxPods, float64(running))
 		if n.Resource == "" {
 			continue
 		}
@@ -152,7 +169,7 @@ func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
 			node.accelerators = float64(n.Devices)
 		}
 		if slices.Contains([]string{"nvidia_com_gpu", "google_com_tpu", "amd_com_gpu"}, resource) {
-			node.unrequested = append(node.unrequested, amount{resource, float64(n.Devices - n.Unhealthy - devices)})
+			node.add(resource, float64(n.Devices-n.Unhealthy), float64(devices))
 		}
 	}
 	return data
@@ -294,6 +311,9 @@ func (n *kubeNode) export(e *export, name string) {
 	e.add("node:plimsoll_placeable:bool", number(n.isPlaceable), "node", name)
 	if !n.isPlaceable {
 		return
+	}
+	for _, a := range n.allocatable {
+		e.add("node:kube_allocatable:placeable", a.value, "node", name, "resource", a.resource)
 	}
 	for _, a := range n.unrequested {
 		e.add("node:kube_unrequested:placeable", a.value, "node", name, "resource", a.resource)

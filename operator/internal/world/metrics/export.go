@@ -20,6 +20,8 @@ const (
 	systemNamespace = "kube-system"
 	// role is the role of Kueue's only replica.
 	role = "leader"
+	// maxPods is the number of pods that a kubelet takes by default.
+	maxPods = 110
 )
 
 var podPhases = []string{"Pending", "Succeeded", "Failed", "Unknown", "Running"}
@@ -197,8 +199,13 @@ func (s *Store) exportKubeNode(e *export, n *Node) {
 		e.add("kube_node_spec_taint", 1, "node", n.Name, "key", "node.kubernetes.io/not-ready", "value", "", "effect", "NoExecute")
 	}
 	e.add("kube_node_labels", 1, s.nodeLabels(n)...)
-	e.exportAmounts(n, "cpu", "core", float64(n.CPU)/1000, float64(n.CPU)/1000)
-	e.exportAmounts(n, "memory", "byte", float64(n.Memory)*(1<<20), float64(n.Memory)*(1<<20))
+	if n.CPU > 0 {
+		e.exportAmounts(n, "cpu", "core", float64(n.CPU)/1000, float64(n.CPU)/1000)
+	}
+	if n.Memory > 0 {
+		e.exportAmounts(n, "memory", "byte", float64(n.Memory)*(1<<20), float64(n.Memory)*(1<<20))
+	}
+	e.exportAmounts(n, "pods", "integer", maxPods, maxPods)
 	if n.Resource != "" {
 		e.exportAmounts(n, s.sanitize(n.Resource), "integer", float64(n.Devices), float64(n.Devices-n.Unhealthy))
 	}
@@ -252,6 +259,9 @@ func (s *Store) exportPod(e *export, p *Pod) {
 	phase := cmp.Or(p.Phase, "Running")
 	for _, other := range podPhases {
 		e.add("kube_pod_status_phase", number(other == phase), "namespace", p.Namespace, "pod", p.Name, "uid", p.Name, "phase", other)
+	}
+	if p.Node != "" {
+		e.add("kube_pod_info", 1, "namespace", p.Namespace, "pod", p.Name, "uid", p.Name, "node", p.Node)
 	}
 	if p.OwnerKind != "" {
 		e.add("kube_pod_owner", 1, "namespace", p.Namespace, "pod", p.Name, "uid", p.Name, "owner_kind", p.OwnerKind, "owner_name", p.OwnerName, "owner_is_controller", "true")

@@ -60,6 +60,7 @@ func newStore(t testing.TB, o metrics.Options) *metrics.Store {
 // recorded are the series that ClosedForm records.
 var recorded = []string{
 	"node:plimsoll_placeable:bool",
+	"node:kube_allocatable:placeable",
 	"node:kube_unrequested:placeable",
 	"node:plimsoll_sample_timestamp_seconds:trusted",
 	"node_resource_model:plimsoll_free_devices:placeable",
@@ -95,8 +96,8 @@ func operatorQueries() []string {
 	}}
 	found := map[string]bool{}
 	for _, values := range []map[string]string{
-		{"$resource": gpu, "$model": h100, "$devices_per_pod": "2", "$cluster_queue": "q0", "$flavor": "h100", "$namespace": "team-a"},
-		{"$resource": tpu, "$model": v5e, "$devices_per_pod": "4", "$cluster_queue": "q1", "$flavor": "other", "$namespace": "team-b"},
+		{"$resource": gpu, "$model": h100, "$devices_per_pod": "2", "$cpu_per_pod": "1.2", "$memory_per_pod": "123456789", "$cluster_queue": "q0", "$flavor": "h100", "$namespace": "team-a"},
+		{"$resource": tpu, "$model": v5e, "$devices_per_pod": "4", "$cpu_per_pod": "0", "$memory_per_pod": "0", "$cluster_queue": "q1", "$flavor": "other", "$namespace": "team-b"},
 	} {
 		for _, q := range gate.Queries(spec, "cluster") {
 			found[variable.ReplaceAllStringFunc(q.Expr, func(name string) string { return values[name] })] = true

@@ -17,6 +17,15 @@ type NodeGroup struct {
 	Nodes                         int64
 	Resource, Model, Taint        string
 	Devices, Allocated, Unhealthy int64
+	// CPU in milli-cores and Memory in MiB of each node, and what pods request of it. 0 means without limit.
+	CPU, CPUUsed, Memory, MemoryUsed int64
+}
+
+// IsLike reports whether the nodes of both groups do not differ.
+func (g *NodeGroup) IsLike(other *NodeGroup) bool {
+	same := *other
+	same.Nodes = g.Nodes
+	return *g == same
 }
 
 // isPlaceable reports whether the rules count the nodes for placement.
@@ -30,6 +39,18 @@ func (g *NodeGroup) free() int64 {
 		return 0
 	}
 	return max(0, g.Devices-g.Unhealthy-g.Allocated)
+}
+
+// podsByRequests is how many pods fit on each node by CPU and memory. It returns false if nothing limits them.
+func (g *NodeGroup) podsByRequests(p *shape.PodSet, cpuUsed, memoryUsed int64) (int64, bool) {
+	pods := int64(math.MaxInt64)
+	if g.CPU > 0 && p.Requests.MilliCPU > 0 {
+		pods = max(0, g.CPU-cpuUsed) / p.Requests.MilliCPU
+	}
+	if g.Memory > 0 && p.Requests.Memory > 0 {
+		pods = min(pods, max(0, g.Memory-memoryUsed)<<20/p.Requests.Memory)
+	}
+	return pods, pods < math.MaxInt64
 }
 
 // Summary is what one scrape shows of a cluster to the default queries of gates. It is small, also for a cluster
@@ -120,8 +141,18 @@ func (r *Readings) Candidates(g gatestate.Gate, f shape.Facts) []gate.Candidate 
 // shape has the results of the queries for one pod set.
 func (r *reading) shape(f *shape.Facts, p *shape.PodSet) gate.ShapeMetrics {
 	var m gate.ShapeMetrics
+	isWhole := p.BesideDevices() != ""
+	if isWhole {
+		m.Measured = map[string]bool{}
+	}
 	for i := range r.groups {
 		g := &r.groups[i]
+		if isWhole && g.isPlaceable() && g.CPU > 0 {
+			m.Measured["cpu"] = true
+		}
+		if isWhole && g.isPlaceable() && g.Memory > 0 {
+			m.Measured["memory"] = true
+		}
 		if g.Resource != p.Resource || p.Model != "" && g.Model != p.Model {
 			continue
 		}
@@ -136,8 +167,17 @@ func (r *reading) shape(f *shape.Facts, p *shape.PodSet) gate.ShapeMetrics {
 		add(&m.Headroom, g.Nodes*free)
 		m.Largest = gate.Known(math.Max(m.Largest.Value, float64(free)))
 		if p.DevicesPerPod > 0 {
-			add(&m.Fit, g.Nodes*(free/p.DevicesPerPod))
-			add(&m.EmptyFit, g.Nodes*(devices/p.DevicesPerPod))
+			byDevices := free / p.DevicesPerPod
+			byRequests, isLimited := g.podsByRequests(p, g.CPUUsed, g.MemoryUsed)
+			empty, _ := g.podsByRequests(p, 0, 0)
+			if isWhole {
+				add(&m.DeviceFit, g.Nodes*byDevices)
+			}
+			if isLimited && byDevices >= 1 {
+				add(&m.RequestFit, g.Nodes*byRequests)
+			}
+			add(&m.Fit, g.Nodes*min(byDevices, byRequests))
+			add(&m.EmptyFit, g.Nodes*min(devices/p.DevicesPerPod, empty))
 		}
 	}
 	if f.Remote {

@@ -94,8 +94,8 @@ func TestSeries(t *testing.T) {
 				"effect=NoSchedule,key=maintenance,node=n2": 1, "effect=NoSchedule,key=node.kubernetes.io/unschedulable,node=n3": 1, "effect=NoExecute,key=node.kubernetes.io/not-ready,node=n3": 1,
 			},
 			`sum by (node, label_nvidia_com_gpu_product, label_topology_kubernetes_io_zone) (kube_node_labels{node=~"n1|n2"})`: {"label_nvidia_com_gpu_product=" + h100 + ",label_topology_kubernetes_io_zone=zone-a,node=n1": 1, "node=n2": 1},
-			`sum by (resource) (kube_node_status_capacity{node="n1"})`:                                                         {"resource=cpu": 96, "resource=memory": 1 << 40, "resource=nvidia_com_gpu": 8},
-			`sum by (resource) (kube_node_status_allocatable{node="n1"})`:                                                      {"resource=cpu": 96, "resource=memory": 1 << 40, "resource=nvidia_com_gpu": 7},
+			`sum by (resource) (kube_node_status_capacity{node="n1"})`:                                                         {"resource=pods": 110, "resource=cpu": 96, "resource=memory": 1 << 40, "resource=nvidia_com_gpu": 8},
+			`sum by (resource) (kube_node_status_allocatable{node="n1"})`:                                                      {"resource=pods": 110, "resource=cpu": 96, "resource=memory": 1 << 40, "resource=nvidia_com_gpu": 7},
 			`sum by (node, pod, resource) (kube_pod_container_resource_requests{resource!="memory"})`:                          {"node=n1,pod=p1,resource=cpu": 4, "node=n1,pod=p1,resource=nvidia_com_gpu": 2, "node=n1,pod=p2,resource=nvidia_com_gpu": 1, "node=n1,pod=done,resource=nvidia_com_gpu": 1, "pod=waiting,resource=nvidia_com_gpu": 8, "node=n1,pod=system-n1,resource=cpu": 1.5},
 			`sum(kube_pod_container_resource_requests{resource="memory"})`:                                                     {"": 2 << 30},
 			`sum by (pod, phase) (kube_pod_status_phase == 1)`:                                                                 {"phase=Running,pod=p1": 1, "phase=Running,pod=p2": 1, "phase=Succeeded,pod=done": 1, "phase=Pending,pod=waiting": 1, "phase=Running,pod=system-n1": 1, "phase=Running,pod=kube-state-metrics": 1},
@@ -261,7 +261,7 @@ func TestInvalidUse(t *testing.T) {
 }
 
 // notModeled are series that rules of gates and ReclaimPolicies read and that no cluster of the world has.
-var notModeled = regexp.MustCompile(`^(kube_pod_init_container_.*|DCGM_FI_DEV_FB_USED(_BYTES)?|DCGM_FI_DEV_GPU_UTIL_RATIO|DCGM_FI_PROF_GR_ENGINE_(ACTIVE|UTIL_RATIO)|plimsoll_device_idle_allocated_seconds|plimsoll_node_largest_free_group|plimsoll_device_share_(capacity|allocated))$`)
+var notModeled = regexp.MustCompile(`^(kube_pod_init_container_.*|kube_pod_overhead_.*|DCGM_FI_DEV_FB_USED(_BYTES)?|DCGM_FI_DEV_GPU_UTIL_RATIO|DCGM_FI_PROF_GR_ENGINE_(ACTIVE|UTIL_RATIO)|plimsoll_device_idle_allocated_seconds|plimsoll_node_largest_free_group|plimsoll_device_share_(capacity|allocated))$`)
 
 // The store exports all series that the rules of a gate's queries depend on.
 func TestRulesOfGatesHaveTheirSeries(t *testing.T) {
