@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // needs returns a container with requests of CPU and memory; empty = none.
@@ -79,5 +80,29 @@ func TestSlotsOfRequests(t *testing.T) {
 	}
 	if got, want := (Requests{1, 2}).Plus(Requests{1, maxRequest << 20}, math.MaxInt32), (Requests{1 + math.MaxInt32, math.MaxInt64}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// With each device, the pods free at least what those of the pod set with the least CPU or memory for a device do.
+func TestRequestsPerDevice(t *testing.T) {
+	set := func(devices, cpu, memory string) kueue.PodSet {
+		c := needs(cpu, memory)
+		if devices != "" {
+			c.Resources.Limits = container("nvidia.com/gpu", devices).Resources.Limits
+		}
+		return kueue.PodSet{Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}}
+	}
+	for _, tc := range []struct {
+		sets []kueue.PodSet
+		want Requests
+	}{
+		{[]kueue.PodSet{set("4", "32", "64Gi")}, Requests{8000, 16 << 30}},
+		{[]kueue.PodSet{set("", "1", "1Gi"), set("4", "32", "64Gi"), set("1", "9", "8Gi")}, Requests{8000, 8 << 30}},
+		{[]kueue.PodSet{set("1", "9", "8Gi"), set("4", "", "64Gi")}, Requests{0, 8 << 30}},
+		{[]kueue.PodSet{set("", "1", "1Gi")}, Requests{}},
+	} {
+		if got := RequestsPerDevice(&kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: tc.sets}}); got != tc.want {
+			t.Errorf("%+v, want %+v", got, tc.want)
+		}
 	}
 }

@@ -31,6 +31,25 @@ func WholeDevices(wl *kueue.Workload) (resource string, devices int64, ok bool) 
 	return resource, devices, devices > 0
 }
 
+// RequestsPerDevice returns the CPU and memory that the pods of a workload free with each of their devices, at least.
+func RequestsPerDevice(wl *kueue.Workload) (least Requests) {
+	isFirst := true
+	for i := range wl.Spec.PodSets {
+		spec := &wl.Spec.PodSets[i].Template.Spec
+		_, devices := podDevices(spec, false)
+		if devices == 0 {
+			continue
+		}
+		each := requestsOf(spec)
+		each.MilliCPU, each.Memory = each.MilliCPU/devices, each.Memory/devices
+		if isFirst {
+			least, isFirst = each, false
+		}
+		least.MilliCPU, least.Memory = min(least.MilliCPU, each.MilliCPU), min(least.Memory, each.Memory)
+	}
+	return least
+}
+
 // FlavorOf returns the ResourceFlavor from which all pods of a workload have a resource. It is empty
 // if they have it from several, or if Kueue assigned none.
 func FlavorOf(wl *kueue.Workload, resource string) string {

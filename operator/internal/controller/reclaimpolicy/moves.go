@@ -172,7 +172,8 @@ func (r *Reconciler) boundsOfMoves(ctx context.Context, policy *v1alpha1.Reclaim
 // measureDevices returns the devices by node, within the limit. If it has no complete response, that is the problem of each
 // waiting workload.
 func (r *Reconciler) measureDevices(ctx context.Context, limit time.Duration, waiting []*rebalance.Waiting, measured *measurement) *rebalance.Devices {
-	devices := &rebalance.Devices{Free: map[string]map[rebalance.Node]int64{}, Allocated: map[reclaim.Owner]map[rebalance.Node]int64{}}
+	devices := &rebalance.Devices{Free: map[string]map[rebalance.Node]int64{}, Allocated: map[reclaim.Owner]map[rebalance.Node]int64{},
+		Unrequested: map[string]map[rebalance.Node]int64{}}
 	if !slices.ContainsFunc(waiting, func(w *rebalance.Waiting) bool { return w.Problem == "" }) {
 		return devices
 	}
@@ -181,7 +182,10 @@ func (r *Reconciler) measureDevices(ctx context.Context, limit time.Duration, wa
 	defer cancel()
 	m := &measurement{}
 	free, isComplete := m.query(ctx, measured.querier, "free devices", rebalance.FreeQuery(mapping.Label()), r.now())
-	var held []query.Sample
+	var held, unrequested []query.Sample
+	if isComplete {
+		unrequested, isComplete = m.query(ctx, measured.querier, "requests of the nodes", rebalance.UnrequestedQuery(mapping.Label()), r.now())
+	}
 	if isComplete {
 		held, isComplete = m.query(ctx, measured.querier, "held devices", rebalance.AllocatedQuery(mapping.Label()), r.now())
 	}
@@ -195,13 +199,18 @@ func (r *Reconciler) measureDevices(ctx context.Context, limit time.Duration, wa
 	}
 	for _, s := range free {
 		if cluster, ok := mapping.Cluster(s.Label(mapping.Label())); ok {
-			addCount(devices.Free, s.Label(rebalance.LabelResource), nodeOf(cluster, s), s)
+			addCount(devices.Free, s.Label(rebalance.LabelResource), nodeOf(cluster, s), s, maxDevices)
+		}
+	}
+	for _, s := range unrequested {
+		if cluster, ok := mapping.Cluster(s.Label(mapping.Label())); ok {
+			addCount(devices.Unrequested, s.Label(rebalance.LabelResource), nodeOf(cluster, s), s, maxAmount)
 		}
 	}
 	for _, s := range held {
 		if cluster, ok := mapping.Cluster(s.Label(mapping.Label())); ok {
 			owner := reclaim.Owner{Cluster: cluster, Namespace: s.Label(reclaim.LabelNamespace), Kind: s.Label(reclaim.LabelOwnerKind), Name: s.Label(reclaim.LabelOwnerName)}
-			addCount(devices.Allocated, owner, nodeOf(cluster, s), s)
+			addCount(devices.Allocated, owner, nodeOf(cluster, s), s, maxDevices)
 		}
 	}
 	return devices
@@ -211,16 +220,19 @@ func nodeOf(cluster string, s query.Sample) rebalance.Node {
 	return rebalance.Node{Cluster: cluster, Name: s.Label(rebalance.LabelNode), Model: s.Label(rebalance.LabelModel)}
 }
 
-// maxDevices is the largest number of devices of a node that counts.
-const maxDevices = 1 << 20
+// Largest numbers that count of a node: devices, and thousandths of cores or bytes.
+const (
+	maxDevices = 1 << 20
+	maxAmount  = 1 << 50
+)
 
-// addCount sets a number of devices. A value that is no such number is not known. Of two samples for the
+// addCount sets an amount. A value that is no such number is not known. Of two samples for the
 // same node, the smaller one counts.
-func addCount[K comparable](counts map[K]map[rebalance.Node]int64, key K, node rebalance.Node, s query.Sample) {
+func addCount[K comparable](counts map[K]map[rebalance.Node]int64, key K, node rebalance.Node, s query.Sample, limit float64) {
 	if counts[key] == nil {
 		counts[key] = map[rebalance.Node]int64{}
 	}
-	if !(s.Value >= 0 && s.Value <= maxDevices) || node.Name == "" { // also false for NaN
+	if !(s.Value >= 0 && s.Value <= limit) || node.Name == "" { // also false for NaN
 		return
 	}
 	n := int64(s.Value)

@@ -16,6 +16,9 @@ type Devices struct {
 	// Allocated is the number of devices that the pods of an owner hold on healthy nodes which accept
 	// pods.
 	Allocated map[reclaim.Owner]map[Node]int64
+	// Unrequested is what pods may still request of each node, by the name of the resource. A node without a value is
+	// not limited.
+	Unrequested map[string]map[Node]int64
 }
 
 // areAllKnown reports whether exactly the devices that the workload holds are measured, each on a node
@@ -33,7 +36,7 @@ func (d *Devices) areAllKnown(c *reclaim.Candidate) bool {
 
 // podsWithout returns how many pods of a shape could start on the cluster of c if c were gone, and how
 // many more these are than now. As the gate's default fit query, it is the sum over nodes of
-// floor(free devices / devices per pod).
+// the pods that fit by devices, CPU and memory.
 func (d *Devices) podsWithout(c *reclaim.Candidate, p shape.PodSet) (pods, more int64) {
 	returned := d.Allocated[c.Owner]
 	if c.Resource != p.Resource {
@@ -43,9 +46,25 @@ func (d *Devices) podsWithout(c *reclaim.Candidate, p shape.PodSet) (pods, more 
 		if node.Cluster != c.Owner.Cluster || p.Model != "" && p.Model != node.Model {
 			continue
 		}
-		after := (free + returned[node]) / p.DevicesPerPod
-		pods += after
-		more += after - free/p.DevicesPerPod
+		now := d.podsOn(node, p, free, 0, shape.Requests{})
+		after := d.podsOn(node, p, free, returned[node], c.Requests)
+		pods, more = pods+after, more+after-now
 	}
 	return pods, more
+}
+
+// podsOn returns how many pods of a shape fit on a node with so many free devices, and more that are returned with
+// requests of their pods.
+func (d *Devices) podsOn(node Node, p shape.PodSet, free, returned int64, each shape.Requests) int64 {
+	pods := (free + returned) / p.DevicesPerPod
+	for _, row := range []struct {
+		resource     string
+		perPod, each int64
+	}{{ResourceCPU, p.Requests.MilliCPU, each.MilliCPU}, {ResourceMemory, p.Requests.Memory, each.Memory}} {
+		left, isKnown := d.Unrequested[row.resource][Node{Cluster: node.Cluster, Name: node.Name}]
+		if isKnown && row.perPod > 0 {
+			pods = min(pods, (left+returned*row.each)/row.perPod)
+		}
+	}
+	return pods
 }

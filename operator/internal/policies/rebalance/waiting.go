@@ -46,6 +46,9 @@ func (w *Waiting) Check(source string, now time.Time) {
 	case in.OwnFit:
 		w.Problem = "PlacementGate " + w.Hold.Gate + " has its own fit query"
 		return
+	case slices.ContainsFunc(in.Facts.PodSets, func(p shape.PodSet) bool { return len(p.NodeLabels) > 0 }):
+		w.Problem = "its pods need nodes with labels, and moves do not test these"
+		return
 	case len(in.Facts.Unmeasured) > 0:
 		w.Problem = "it requests what the gate does not measure: " + in.Facts.Unmeasured[0]
 		return
@@ -136,6 +139,7 @@ func addDevices(m *gate.ShapeMetrics, f shape.Facts, p shape.PodSet, c *reclaim.
 		return
 	}
 	pods, more := devices.podsWithout(c, p)
+	m.RequestFit = gate.Number{} // pods counts CPU and memory on each node
 	m.Fit.Value = min(m.Fit.Value+float64(more), float64(pods))
 	if m.Quota.Known && f.ClusterQueue == c.Queue && p.Resource == c.Resource && p.Flavor == c.Flavor {
 		m.Quota.Value += float64(c.Devices)
@@ -161,7 +165,7 @@ func certainChoice(d gate.Decision) string {
 
 // isCertain reports whether complete metrics show that the whole workload fits on a cluster.
 func isCertain(v *gate.Verdict) bool {
-	return v.Rejection == gate.RejectNone && !v.Preempts && !v.LacksQuota && !v.QuotaUnknown && !v.WithoutMetrics && v.PartialPods == 0 &&
+	return v.Rejection == gate.RejectNone && !v.Preempts && !v.LacksQuota && !v.QuotaUnknown && !v.WithoutMetrics && v.PartialPods == 0 && len(v.Unmeasured) == 0 &&
 		len(v.IgnoredConditions) == 0 && len(v.UnknownPrerequisites) == 0
 }
 

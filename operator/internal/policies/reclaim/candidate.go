@@ -41,6 +41,8 @@ type Candidate struct {
 	// Resource and number of the devices that the workload holds, and since when it has run.
 	Resource string
 	Devices  int64
+	// Requests are what its pods free with each device, at least.
+	Requests shape.Requests
 	// Flavor is the ResourceFlavor of the devices. Empty means several, or unknown.
 	Flavor       string
 	RunningSince time.Time
@@ -66,7 +68,7 @@ func NewCandidate(wl *kueue.Workload, priorityClasses []string) (*Candidate, boo
 		return nil, false
 	}
 	c := &Candidate{Namespace: wl.Namespace, Name: wl.Name, UID: string(wl.UID), Queue: string(wl.Status.Admission.ClusterQueue),
-		Priority: priorityOf(wl), Resource: resource, Devices: devices, Flavor: shape.FlavorOf(wl, resource), RunningSince: admitted.LastTransitionTime.Time,
+		Priority: priorityOf(wl), Resource: resource, Devices: devices, Requests: shape.RequestsPerDevice(wl), Flavor: shape.FlavorOf(wl, resource), RunningSince: admitted.LastTransitionTime.Time,
 		GracePeriod: kueuestate.PodGrace(wl), Protection: protectionOf(wl)}
 	if ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady); ready != nil && ready.LastTransitionTime.After(c.RunningSince) {
 		c.RunningSince = ready.LastTransitionTime.Time

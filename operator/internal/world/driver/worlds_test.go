@@ -204,6 +204,49 @@ func stream(n int, devices int64) []world.Job {
 	return jobs
 }
 
+// TestPodsAreWhole has clusters with free devices on nodes without CPU or memory for them. No job is sent there, also in a
+// burst, before samples show the CPU of the first jobs.
+func TestPodsAreWhole(t *testing.T) {
+	poor := func(cpu, memory int64) world.Cluster {
+		c := nodes("cluster1", 4, 8)
+		c.Pools[0].CPU, c.Pools[0].Memory = cpu, memory
+		return c
+	}
+	rich := poor(64_000, 256<<10)
+	rich.Name = "cluster2"
+	spec := func(name string, first world.Cluster, between time.Duration) world.Spec {
+		s := world.Spec{Name: name, Seed: 1, Clusters: []world.Cluster{first, rich}, Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 64}}},
+			Settings: world.Settings{Length: 2 * time.Hour}}
+		for i := range 40 {
+			s.Jobs = append(s.Jobs, world.Job{Name: fmt.Sprint("job", i), At: time.Minute + time.Duration(i)*between, Devices: 1, CPU: 16_000, Memory: 8 << 10, Duration: 5 * time.Minute})
+		}
+		return s
+	}
+	full := poor(64_000, 256<<10)
+	for _, tc := range []struct {
+		spec world.Spec
+		// room of cluster1 in jobs. That of cluster2 is 16.
+		room int
+	}{
+		{spec("no CPU", poor(15_999, 256<<10), 20*time.Second), 0},
+		{spec("no memory", poor(64_000, 8<<10-1), 20*time.Second), 0},
+		{spec("a burst on nodes with CPU for four pods", full, 0), 16},
+	} {
+		t.Run(tc.spec.Name, func(t *testing.T) {
+			w := Run(t, tc.spec, Options{Verbose: printLog()})
+			first, _, _ := strings.Cut(w.Log(), " finished on ")
+			for cluster, room := range map[string]int{"cluster1": tc.room, "cluster2": 16} {
+				if admitted := strings.Count(first, "is admitted on "+cluster); admitted > room || admitted < room*3/4 {
+					t.Errorf("%s admitted %d jobs before the first one ended, and has room for %d", cluster, admitted, room)
+				}
+			}
+			for _, p := range unknownProblems(w) {
+				t.Error(p)
+			}
+		})
+	}
+}
+
 // TestFewJobsHang has clusters that start no pod, and devices that stay free there.
 func TestFewJobsHang(t *testing.T) {
 	spec := func(name string, between time.Duration) world.Spec {

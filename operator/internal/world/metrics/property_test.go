@@ -106,7 +106,7 @@ func operatorQueries() []string {
 	found[gate.HolderQuery("cluster", []ledger.Owner{{Name: "job-1"}, {Name: "job-2"}})] = true
 	found[gate.HolderQuery("cluster", make([]ledger.Owner, 200))] = true
 	found[gate.OwnersReportedQuery("cluster")] = true
-	found[rebalance.FreeQuery("cluster")], found[rebalance.AllocatedQuery("cluster")] = true, true
+	found[rebalance.FreeQuery("cluster")], found[rebalance.UnrequestedQuery("cluster")], found[rebalance.AllocatedQuery("cluster")] = true, true, true
 	reclaims := &v1alpha1.ReclaimPolicySpec{}
 	for _, expr := range []string{reclaim.IdleQueryOf(reclaims), reclaim.FreshnessOf(reclaims).Query} {
 		found[strings.ReplaceAll(expr, "$cluster_label", "cluster")] = true
