@@ -106,8 +106,10 @@ type PlacementGateSpec struct {
 // value or for a number. An absent fact matches every value. $cluster_label stands for the
 // name of the source's cluster label.
 type GateQueries struct {
-	// Pods of the workload's shape that each cluster could start now. Default: the sum over
-	// nodes of floor(free devices of the model / devices per pod). If the query contains
+	// Pods of the workload's shape that each cluster could start now. Default: the pods that fit on
+	// each node by free devices of the model, and, where kube-state-metrics reports them, by CPU,
+	// memory, number of pods and node labels. The variables $cpu_per_pod (cores) and
+	// $memory_per_pod (bytes) are what each pod requests. If the query contains
 	// $share_memory (bytes), $share_memory_ratio or $share_cores (0..1), pods may share devices:
 	// the variables are the part of each device that a pod requests, 0 without a limit, and the
 	// gate debits these parts for pods in flight.
@@ -140,8 +142,8 @@ type GateQueries struct {
 	// +optional
 	Preference string `json:"preference,omitempty"`
 	// Pods of the workload's shape that each cluster could start if it were empty. A cluster
-	// without a result is never held. Default: the sum over nodes of floor(devices of the model
-	// / devices per pod).
+	// without a result is never held. Default: as fit, of what is allocatable on
+	// each node.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	EmptyFit string `json:"emptyFit,omitempty"`
