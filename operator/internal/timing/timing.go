@@ -83,6 +83,9 @@ const (
 	// StartupAllowance is the time from a nomination to the start of the pods that a workload
 	// of known duration needs in addition, before it may use a held cluster.
 	StartupAllowance = time.Minute
+	// RefusedPause is the time after a write that the API server refused in which the workload is left alone. Whoever
+	// removes the cause waits for at most as long.
+	RefusedPause = time.Minute
 	// FirstYieldPause is the pause between the first and the second yield of a workload. Each
 	// further pause is twice as long, up to LastYieldPause.
 	FirstYieldPause = 5 * time.Minute

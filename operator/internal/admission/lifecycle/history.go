@@ -54,6 +54,8 @@ type History struct {
 		Kind string
 		At   time.Time
 	}
+	// Refusal is the last write that the API server refused; nil = it accepted all writes of a step since.
+	Refusal *Refusal
 	// PodsLate is the present admission if its pods were not ready in time; nil = they were.
 	PodsLate *LateAdmission
 	// LateAttempt is the last attempt that no cluster admitted in time.

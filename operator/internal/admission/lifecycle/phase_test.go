@@ -54,6 +54,23 @@ func secondComponent(s *Situation) {
 
 func jobOnCluster1(s *Situation) { s.Job.Cluster = "cluster1" }
 
+// refusedFor is a situation some time after a write was refused.
+func refusedFor(d time.Duration, ofCheck bool) func(*Situation) {
+	return func(s *Situation) {
+		s.History.Refusal = &Refusal{At: fixture.Noon, Message: "refused", OfCheck: ofCheck}
+		s.Now = fixture.Noon.Add(d)
+	}
+}
+
+func refusedPause(*Situation) Step { return Step{RequeueAfter: timing.RefusedPause - 20*time.Second} }
+
+func refusedStep(s *Situation) Step {
+	next := refusedPause(s)
+	next.Writes = []Write{{Check: &CheckWrite{Names: []string{"plimsoll"}, RememberReason: true,
+		Decision: gate.Decision{State: gate.Pending, Reason: ReasonWriteRefused, Message: "refused"}}}}
+	return next
+}
+
 func evictedFor(d time.Duration) func(*Situation) {
 	return func(s *Situation) {
 		fixture.SetCondition(s.Workload, kueue.WorkloadEvicted, fixture.Noon)
@@ -197,6 +214,8 @@ func TestPhaseOf(t *testing.T) {
 		{"gate does not exist, nominated", inOrder(sentTo(fixture.Noon, "cluster1"), noGate), PhaseNominated},
 		{"Pending", func(*Situation) {}, PhaseWaiting},
 		{"Pending, no room", noRoom, PhaseWaiting},
+		{"a write was refused", refusedFor(timing.RefusedPause-time.Second, false), PhaseWriteRefused},
+		{"a write was refused a while ago", refusedFor(timing.RefusedPause, false), PhaseWaiting},
 		{"Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch},
 		{"Ready, another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady},
 		{"nomination removed", revoked, PhaseRevoked},
@@ -295,6 +314,19 @@ func TestNext(t *testing.T) {
 	}{
 		{"deleted", noWorkload, PhaseDeleted, func(*Situation) Step { return Step{} }, PhaseDeleted},
 		{"cache stale", staleCache, PhaseCacheStale, func(*Situation) Step { return Step{RequeueAfter: timing.RereadDelay} }, PhaseCacheStale},
+		{"a write was refused", refusedFor(20*time.Second, false), PhaseWriteRefused, refusedStep, PhaseWriteRefused},
+		{"a write was refused, check Ready", inOrder(setCheck(kueue.CheckStateReady), refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedStep, PhaseWriteRefused},
+		{"a write was refused, and the check says so", inOrder(func(s *Situation) { s.Workload.Status.AdmissionChecks[0].Message = "refused" }, refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"the check was refused", refusedFor(20*time.Second, true), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"a wider nomination was refused", inOrder(sentTo(fixture.Noon, "cluster1"), refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"a write was refused of a workload without quota", inOrder(func(s *Situation) { s.Workload.Status.Admission = nil }, refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"a write was refused of a workload that runs on the hub", inOrder(setCheck(kueue.CheckStateReady), func(s *Situation) { s.Checks.MultiKueue = "" }, refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"a write was refused a while ago", refusedFor(timing.RefusedPause, false), PhaseWaiting, func(s *Situation) Step {
+			record := first
+			record.NominatedAt = s.Now
+			writes := nominationOf(&record, ReasonNominated, "nominated cluster1: "+room, "cluster1")
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Decision: &placeable, Reservation: reservationOn(s, nil, "cluster1"), Writes: []Write{writes[0], readyWrite, writes[1]}}
+		}, PhaseNominated},
 		{"yielded", yielded(time.Second, false), PhaseYielded, func(*Situation) Step { return Step{RequeueAfter: time.Second} }, PhaseYielded},
 		{"pause over", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning, func(*Situation) Step {
 			active := true

@@ -21,6 +21,8 @@ const (
 	PhaseDeleted Phase = "Deleted"
 	// PhaseCacheStale: the cache lacks the controller's own last write.
 	PhaseCacheStale Phase = "CacheStale"
+	// PhaseWriteRefused: the API server refused a write a moment ago, and would refuse it again.
+	PhaseWriteRefused Phase = "WriteRefused"
 	// PhaseEvicting: Kueue has time left to complete an eviction.
 	PhaseEvicting Phase = "Evicting"
 	// PhaseEvictionStuck: the eviction waits for a cluster that no other component nominates.
@@ -77,7 +79,7 @@ type phaseRow struct {
 	// showsForeign: nominations that the gate did not make are evidence of another dispatcher.
 	showsForeign bool
 	// next phases, apart from those that every phase can lead to: Deleted, CacheStale,
-	// Evicting, Idle and the phase itself.
+	// WriteRefused, Evicting, Idle and the phase itself.
 	next []Phase
 }
 
@@ -101,6 +103,13 @@ func init() { //nolint:funlen // one table
 			condition: "the cache lacks the operator's own last write",
 			step:      func(*Situation) Step { return Step{RequeueAfter: timing.RereadDelay} },
 			work:      "none; looks again after 200 ms",
+		},
+		{
+			phase:     PhaseWriteRefused,
+			when:      isRefused,
+			condition: "less than a minute ago, the API server refused a write as invalid or forbidden",
+			step:      stepAfterRefusal,
+			work:      "sets the check Pending, with the reason, unless the workload is on its way; looks again a minute after the refusal",
 		},
 		{
 			phase:     PhaseEvicting,

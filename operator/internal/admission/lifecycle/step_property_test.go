@@ -150,6 +150,9 @@ func (c chance) observe(l *ledger.Ledger) *Situation {
 		}
 		s.MultiKueue.Connected, s.MultiKueue.Disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
 		c.history(&s.History)
+		if c.oneIn(20) {
+			s.History.Refusal = &Refusal{At: s.Now.Add(-time.Duration(c.IntN(80)) * time.Second), Message: "refused", OfCheck: c.oneIn(4)}
+		}
 		c.gate(s)
 		hasQuota := kueuestate.HoldsQuota(s.Workload)
 		if !hasQuota { // see Reconciler.observe
