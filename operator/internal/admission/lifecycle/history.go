@@ -67,7 +67,7 @@ type possibleCopies struct {
 	Clusters []string
 	// Recorded: Kueue had recorded the cluster, and removes the copy itself.
 	Recorded bool
-	lostAt   time.Time
+	LostAt   time.Time
 }
 
 // IsBehindOwnWrite reports whether an object is older than the controller's last write. A
@@ -151,9 +151,9 @@ func (h History) WithoutQuota(endedByWorker bool, now time.Time) History {
 	case h.Running != nil && endedByWorker:
 		h.Copies.Clusters = nil
 	case h.Running != nil:
-		h.Copies = possibleCopies{Clusters: []string{h.Running.Cluster}, Recorded: true, lostAt: now}
+		h.Copies = possibleCopies{Clusters: []string{h.Running.Cluster}, Recorded: true, LostAt: now}
 	case len(h.NominatedSeen) > 0:
-		h.Copies = possibleCopies{Clusters: h.NominatedSeen, lostAt: now}
+		h.Copies = possibleCopies{Clusters: h.NominatedSeen, LostAt: now}
 	}
 	h.Running, h.NominatedSeen, h.PodsLate, h.StartedAt = nil, nil, nil, time.Time{}
 	return h

@@ -203,7 +203,7 @@ func (c chance) history(h *History) {
 		h.NominatedSeen = c.clusters()
 	}
 	if c.oneIn(3) {
-		h.Copies = possibleCopies{Clusters: c.clusters(), Recorded: c.oneIn(2), lostAt: fixture.Noon.Add(-time.Duration(c.IntN(20)) * time.Second)}
+		h.Copies = possibleCopies{Clusters: c.clusters(), Recorded: c.oneIn(2), LostAt: fixture.Noon.Add(-time.Duration(c.IntN(20)) * time.Second)}
 	}
 }
 
