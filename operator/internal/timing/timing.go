@@ -91,6 +91,9 @@ const (
 	FirstYieldPause = 5 * time.Minute
 	// LastYieldPause is the longest pause between two yields of a workload.
 	LastYieldPause = 30 * time.Minute
+	// MaxForgottenRetries is the number of PodsReady timeouts of a workload from which it is no longer deactivated for
+	// others. Each takes half an hour by Kueue's default, so that such a workload is likely to be broken.
+	MaxForgottenRetries = 5
 	// JobQuotaGrace is the time after its own reservation for which component 0 of a job waits until
 	// Kueue has reserved quota for the others. Kueue does it for one after the other.
 	JobQuotaGrace = 5 * time.Second

@@ -190,12 +190,12 @@ func (s *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateS
 }
 
 // MayYield reports whether the workload gives up its quota if another one waits for it: it has held
-// the quota for long enough, or follows the primary component of its job. A yield would reset the
-// retries that Kueue counts, and begin the work of another check anew.
+// the quota for long enough, or follows the primary component of its job. A yield would begin the
+// work of another check anew.
 func (s *Situation) MayYield() bool {
 	rule := s.Gate.Spec.WhenUnplaceable
 	switch {
-	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.HasRetries(s.Workload) || s.Checks.Awaited(s.Workload) != "":
+	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.KeepsRetries(s.Workload) || s.Checks.Awaited(s.Workload) != "":
 		return false
 	case PhaseOf(s) == PhaseAwaitingPrimary:
 		return mayYieldWithPrimary(s)
