@@ -21,6 +21,8 @@ type History struct {
 	// evictions is the number of the workload's evictions before this quota, and failedStarts are some of them.
 	evictions    int
 	failedStarts kueuestate.FailedStarts
+	// Admission is the last one of the workload by Kueue, also when its quota is lost.
+	Admission *kueue.Admission
 	// QuotaSeenAt is when the operator saw the quota, or a second after reservedAt if that is
 	// earlier.
 	QuotaSeenAt time.Time
@@ -97,7 +99,7 @@ func (h History) messageDelay(kind string, interval time.Duration, now time.Time
 // WithQuota begins a new reservation of quota.
 func (h History) WithQuota(wl *kueue.Workload, reservedAt, now time.Time) History {
 	h.ReservedAt, h.QuotaSeenAt, h.evictions = reservedAt, LatestPossible(reservedAt, now), kueuestate.CountEvictions(wl)
-	h.NominatedAt, h.admittedPods, h.failedStarts = time.Time{}, nil, kueuestate.FailedStartsOf(wl)
+	h.NominatedAt, h.admittedPods, h.failedStarts, h.Admission = time.Time{}, nil, kueuestate.FailedStartsOf(wl), wl.Status.Admission
 	return h
 }
 

@@ -85,6 +85,20 @@ func yielded(until time.Duration, active bool) func(*Situation) {
 	}
 }
 
+// yieldedByPreemptor is a workload whose pause after a yield has been over for a time, and whose queue preempts.
+func yieldedByPreemptor(ago time.Duration) func(*Situation) {
+	return func(s *Situation) {
+		s.History.Admission = s.Workload.Status.Admission
+		inOrder(yielded(0, false), quotaReturned(ago))(s)
+		fixture.WithRecord(s.Workload, dispatch.Record{Attempt: 1, Yields: 1, Reason: gate.ReasonYield, LastYield: fixture.Noon, SleepsUntil: fixture.Noon})
+		s.Workload.Status.Admission, s.Queue.CanPreempt = s.History.Admission, true // see Reconciler.observe
+		s.Gate.Spec.WhenUnplaceable.Mode = v1alpha1.UnplaceableYield
+		for i := range s.Room.Candidates {
+			s.Room.Candidates[i].SampledAt = s.Now
+		}
+	}
+}
+
 // quotaReturned is the end of an eviction some time ago.
 func quotaReturned(ago time.Duration) func(*Situation) {
 	return func(s *Situation) {
@@ -216,6 +230,11 @@ func TestPhaseOf(t *testing.T) {
 		{"Pending, no room", noRoom, PhaseWaiting},
 		{"a write was refused", refusedFor(timing.RefusedPause-time.Second, false), PhaseWriteRefused},
 		{"a write was refused a while ago", refusedFor(timing.RefusedPause, false), PhaseWaiting},
+		{"yielded, and its queue preempts", yieldedByPreemptor(timing.YieldSleep), PhaseAwaitingRoom},
+		{"yielded half an hour ago, and its queue preempts", yieldedByPreemptor(timing.LastYieldPause), PhaseReturning},
+		{"yielded, its queue preempts, and the gate no longer yields", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) { s.Gate.Spec.WhenUnplaceable.Mode = v1alpha1.UnplaceableWait }), PhaseReturning},
+		{"yielded, and its queue does not preempt", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) { s.Queue.CanPreempt = false }), PhaseReturning},
+		{"yielded, and another process knows its quota", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) { s.History.Admission = nil }), PhaseReturning},
 		{"Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch},
 		{"Ready, another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady},
 		{"nomination removed", revoked, PhaseRevoked},
@@ -328,6 +347,13 @@ func TestNext(t *testing.T) {
 			return Step{RequeueAfter: timing.DefaultWidenAfter, Decision: &placeable, Reservation: reservationOn(s, nil, "cluster1"), Writes: []Write{writes[0], readyWrite, writes[1]}}
 		}, PhaseNominated},
 		{"yielded", yielded(time.Second, false), PhaseYielded, func(*Situation) Step { return Step{RequeueAfter: time.Second} }, PhaseYielded},
+		{"pause over, the queue preempts, no room", inOrder(yieldedByPreemptor(time.Minute), noRoom), PhaseAwaitingRoom, func(*Situation) Step {
+			return Step{RequeueAfter: timing.DefaultPeriod}
+		}, PhaseAwaitingRoom},
+		{"pause over, the queue preempts, there is room", yieldedByPreemptor(time.Minute), PhaseAwaitingRoom, func(s *Situation) Step {
+			active := true
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: s.Record.Woken(), Active: &active}}}}
+		}, PhaseIdle},
 		{"pause over", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning, func(*Situation) Step {
 			active := true
 			return Step{Writes: []Write{{Record: &RecordWrite{Record: dispatch.Record{Attempt: 1, QuotaReservedAt: fixture.Noon, Yields: 1}, Active: &active}}}}

@@ -29,6 +29,8 @@ const (
 	PhaseEvictionStuck Phase = "EvictionStuck"
 	// PhaseYielded: the operator deactivated the workload for a moment, so that others get its quota.
 	PhaseYielded Phase = "Yielded"
+	// PhaseAwaitingRoom: the pause of a yielded workload is over, and it would preempt others without having room.
+	PhaseAwaitingRoom Phase = "AwaitingRoom"
 	// PhaseReturning: the pause of a yielded workload is over, or a user activated it.
 	PhaseReturning Phase = "Returning"
 	// PhaseQuotaLost: the check is Ready for quota that the workload has lost.
@@ -134,7 +136,16 @@ func init() { //nolint:funlen // one table
 			condition: "the operator deactivated the workload to return it to its queue, and Kueue has not taken its quota yet, or the pause lasts",
 			step:      stepSleep,
 			work:      "none; looks again at the end of the pause",
-			next:      []Phase{PhaseReturning},
+			next:      []Phase{PhaseAwaitingRoom, PhaseReturning},
+		},
+		{
+			phase:     PhaseAwaitingRoom,
+			when:      awaitsRoom,
+			condition: "the pause after a yield is over, the queue of the workload preempts, and the yield was less than 30 min ago",
+			step:      stepAwaitRoom,
+			work:      "the gate decides: if a cluster has room, activates the workload and removes the pause from the record",
+			decides:   true,
+			next:      []Phase{PhaseReturning, PhaseWaiting},
 		},
 		{
 			phase:     PhaseReturning,

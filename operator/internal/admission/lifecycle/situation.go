@@ -111,6 +111,10 @@ type Queue struct {
 	CanPreempt bool
 	// PreemptsLowerPriority: the workload may preempt lower priorities of its ClusterQueue.
 	PreemptsLowerPriority bool
+	// PreemptsNewerEqual: the workload may preempt newer workloads of its priority in its ClusterQueue.
+	PreemptsNewerEqual bool
+	// Borrows: the queue uses quota of its cohort.
+	Borrows bool
 	// Reclaim states from whom the queue may take back quota.
 	Reclaim gate.Reclaim
 	// PreemptsUncounted: Kueue may preempt others for the workload that the gate does not count.

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -42,5 +43,50 @@ func TestYieldAfterPodsReadyTimeout(t *testing.T) {
 	}
 	for _, p := range unknownProblems(w) {
 		t.Error(p)
+	}
+}
+
+// TestYieldOfAPreemptor has a job whose queue preempts lower priorities on the hub, and that finds no room. Each return
+// to the queue would preempt them again.
+func TestYieldOfAPreemptor(t *testing.T) {
+	spec := func(name string, more ...world.Job) world.Spec {
+		s := yielding(world.Spec{Name: name, Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 4, 4)},
+			Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 20}, WithinQueue: "LowerPriority"}},
+			Jobs: append([]world.Job{{Name: "peer", At: time.Minute, Devices: 8, Priority: 10, Duration: 25 * time.Minute},
+				{Name: "high", At: 3 * time.Minute, Devices: 8, Priority: 10, Duration: time.Minute}}, more...)})
+		for i := range s.Clusters { // nothing is preempted there
+			s.Clusters[i].Quotas = map[string]map[string]int64{"gpu": {h100: 64}}
+		}
+		return s
+	}
+	low := func(name string, at time.Duration) world.Job {
+		return world.Job{Name: name, At: at, Devices: 4, Duration: time.Hour}
+	}
+	for _, tc := range []struct {
+		spec world.Spec
+		// yields: the job returns its quota, so that another one starts. kills are the jobs preempted for it.
+		yields bool
+		kills  int
+	}{
+		{spec("only those wait that it would preempt", low("lowa", 70*time.Second), low("lowb", 71*time.Second)), false, 1},
+		{spec("another one waits, too", low("lowb", 250*time.Second), world.Job{Name: "same", At: 75 * time.Second, Devices: 4, Priority: 10, Duration: 9 * time.Minute},
+			world.Job{Name: "equal", At: 4 * time.Minute, Devices: 4, Priority: 10, Duration: time.Hour}), true, 0},
+	} {
+		t.Run(tc.spec.Name, func(t *testing.T) {
+			w := Run(t, tc.spec, Options{Verbose: printLog()})
+			if n := strings.Count(w.Log(), "for job-high"); n != tc.kills {
+				t.Errorf("%d jobs are preempted for it, want %d", n, tc.kills)
+			}
+			wait := waits(w)
+			if yields := strings.Contains(w.Log(), "event Yield on job-high"); yields != tc.yields {
+				t.Errorf("yields: %t, want %t", yields, tc.yields)
+			}
+			if wait["high"] < 20*time.Minute || wait["high"] > 25*time.Minute || wait["equal"] > 5*time.Minute {
+				t.Errorf("the jobs start after %v", wait)
+			}
+			for _, p := range unknownProblems(w) {
+				t.Error(p)
+			}
+		})
 	}
 }
