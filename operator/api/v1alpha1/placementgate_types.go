@@ -266,8 +266,8 @@ const (
 type WhenUnplaceable struct {
 	// Wait: the workload keeps its quota. Yield: it returns its quota after
 	// yieldAfterSeconds if another workload of the same queue or cohort is pending, and
-	// queues again. A workload with status.requeueState keeps its quota, because Kueue would
-	// forget its count of retries. Default Wait.
+	// queues again. A workload whose pods Kueue found not ready in time five times keeps its
+	// quota, because Kueue would forget its count of retries. Default Wait.
 	// +kubebuilder:default=Wait
 	// +optional
 	Mode UnplaceableMode `json:"mode,omitempty"`

@@ -83,11 +83,17 @@ const (
 	// StartupAllowance is the time from a nomination to the start of the pods that a workload
 	// of known duration needs in addition, before it may use a held cluster.
 	StartupAllowance = time.Minute
+	// RefusedPause is the time after a write that the API server refused in which the workload is left alone. Whoever
+	// removes the cause waits for at most as long.
+	RefusedPause = time.Minute
 	// FirstYieldPause is the pause between the first and the second yield of a workload. Each
 	// further pause is twice as long, up to LastYieldPause.
 	FirstYieldPause = 5 * time.Minute
 	// LastYieldPause is the longest pause between two yields of a workload.
 	LastYieldPause = 30 * time.Minute
+	// MaxForgottenRetries is the number of PodsReady timeouts of a workload from which it is no longer deactivated for
+	// others. Each takes half an hour by Kueue's default, so that such a workload is likely to be broken.
+	MaxForgottenRetries = 5
 	// JobQuotaGrace is the time after its own reservation for which component 0 of a job waits until
 	// Kueue has reserved quota for the others. Kueue does it for one after the other.
 	JobQuotaGrace = 5 * time.Second

@@ -1,8 +1,10 @@
 package world
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,6 +62,8 @@ const (
 	CopyLost FaultKind = "CopyLost"
 	// Deleted: the user deletes the job.
 	Deleted FaultKind = "Deleted"
+	// Filled: annotations of the job's Workload leave no room for others; the user removes them after Lasts.
+	Filled FaultKind = "Filled"
 	// Renominated: another component clears the nominations of the job.
 	Renominated FaultKind = "Renominated"
 )
@@ -262,6 +266,9 @@ func (w *World) applyToJob(f *Fault, run *Run) (undo func()) {
 		if kueuestate.HoldsQuota(wl) {
 			w.kueue.evict(key, kueue.WorkloadEvictedByPreemption, "Preempted", nil)
 		}
+	case Filled:
+		w.fill(key, 262_140)
+		return func() { w.fill(key, 0) }
 	case CopyLost:
 		for _, c := range w.clusters {
 			c.loseCopy(key)
@@ -299,6 +306,27 @@ func (w *World) applyToJob(f *Fault, run *Run) (undo func()) {
 func (w *World) setActive(key types.NamespacedName, active bool) {
 	_, _ = hub.Update(w.objects, key, "user", func(wl *kueue.Workload) bool {
 		wl.Spec.Active = &active
+		return true
+	})
+}
+
+// notesAnnotation is an annotation of users.
+const notesAnnotation = "notes"
+
+// fill sets an annotation of a user so that all have a size in bytes; 0 = removes it.
+func (w *World) fill(key types.NamespacedName, size int) {
+	_, _ = hub.Update(w.objects, key, "user", func(wl *kueue.Workload) bool {
+		wl.Annotations = maps.Clone(wl.Annotations)
+		if wl.Annotations == nil {
+			wl.Annotations = map[string]string{}
+		}
+		delete(wl.Annotations, notesAnnotation)
+		for key, value := range wl.Annotations {
+			size -= len(key) + len(value)
+		}
+		if size > len(notesAnnotation) {
+			wl.Annotations[notesAnnotation] = strings.Repeat("x", size-len(notesAnnotation))
+		}
 		return true
 	})
 }

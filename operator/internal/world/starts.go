@@ -22,6 +22,10 @@ func (w *World) checkStart(r *Run, holds map[string][]string) {
 		r.fitsSince = time.Time{}
 		return
 	}
+	if wl.Annotations[notesAnnotation] != "" {
+		r.fitsSince = time.Time{} // there is no room for the gate's annotation
+		return
+	}
 	if other := kueuestate.FindCheck(wl, "other"); other != nil && other.State != kueue.CheckStateReady {
 		return
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -14,6 +15,8 @@ type Writing struct {
 	*lifecycle.Situation
 	Workload *kueue.Workload
 	History  lifecycle.History
+	// Refused by the API server: it would refuse the last request again. nil = it did not.
+	Refused *lifecycle.Refusal
 	// Stored is for the edge: what the API server returned for the last write of the step.
 	Stored any
 }
@@ -62,6 +65,9 @@ func (e *Engine) writeAll(ctx context.Context, w *Writing, out *Outcome) error {
 	for i, request := range out.Step.Writes {
 		if err := e.Edge.Write(ctx, w, request); err != nil {
 			e.Remember(w.Workload.UID, w.History)
+			if w.Refused != nil {
+				e.endRefused(w, out.Step.Reservation)
+			}
 			out.Step.Writes = out.Step.Writes[:i]
 			return err
 		}
@@ -75,5 +81,29 @@ func (e *Engine) writeAll(ctx context.Context, w *Writing, out *Outcome) error {
 			e.Edge.Notify(w.Situation, *request.Event)
 		}
 	}
+	if w.History.Refusal != nil && len(out.Step.Writes) > 0 && lifecycle.PhaseOf(w.Situation) != lifecycle.PhaseWriteRefused {
+		w.History.Refusal = nil
+		e.Remember(w.Workload.UID, w.History)
+	}
 	return nil
+}
+
+// endRefused ends what a step reserved whose write the API server refused: the workload is not sent to these
+// clusters. Workloads that wait for them are decided again.
+func (e *Engine) endRefused(w *Writing, res *lifecycle.Reservation) {
+	if former := w.Situation.History.Refusal; former == nil || former.Message != w.Refused.Message {
+		e.Edge.Notify(w.Situation, lifecycle.Notice{Warning: true, Reason: lifecycle.ReasonWriteRefused, Message: w.Refused.Message})
+	}
+	w.History.Refusal = w.Refused
+	e.Remember(w.Workload.UID, w.History)
+	if res == nil {
+		return
+	}
+	uid := string(w.Workload.UID)
+	clusters, podSets := e.Ledger.Reserved(uid)
+	for !e.Ledger.Commit(e.Ledger.View(), uid, res.Kept, nil, nil) { // another workload changed the ledger
+	}
+	if freed := slices.DeleteFunc(clusters, func(c string) bool { return slices.Contains(res.Kept, c) }); len(freed) > 0 {
+		e.Waiting.MarkFreed(podSets, e.Registry.GatesOf(freed...)...)
+	}
 }

@@ -26,15 +26,38 @@ func (e *Engine) RestoreOrder(waiting []waitqueue.Entry) {
 	}
 }
 
-// Restore returns the situation of a workload that holds quota with the history that the hub shows, and debits
-// the ledger with what the workload takes.
+// Restore returns the situation of a workload that holds quota, or has lost it, with the history that the hub shows,
+// and debits the ledger with what the workload takes.
 func (e *Engine) Restore(s *lifecycle.Situation) *lifecycle.Situation {
 	if len(s.Checks.Own) == 0 || s.Record.Err != nil { // PhaseRecordUnreadable resets the record
 		return s
 	}
-	s = e.restore(s)
-	e.restorePlace(s)
+	s = e.restoreCopies(s)
+	if kueuestate.HoldsQuota(s.Workload) {
+		s = e.restore(s)
+		e.restorePlace(s)
+	}
 	return s.WithView(e.view(s))
+}
+
+// restoreCopies returns the situation with the copies that an attempt may have left behind which has lost its quota,
+// and debits them until samples show the end of the attempt.
+func (e *Engine) restoreCopies(s *lifecycle.Situation) *lifecycle.Situation {
+	s, isFound := s.WithRecordedCopies()
+	if !isFound {
+		return s
+	}
+	uid := s.Workload.UID
+	e.histories.rename(s.Key, uid)
+	e.histories.put(uid, s.History)
+	if s.Now.Sub(s.Record.NominatedAt) > e.Ledger.TTL {
+		return s
+	}
+	for _, c := range s.History.Copies.Clusters {
+		e.Ledger.Debit(s.Entry(c, s.Record.NominatedAt))
+	}
+	e.Ledger.MarkEnded(string(uid), s.History.Copies.LostAt)
+	return s
 }
 
 // restore returns the situation with the history that the hub shows, and debits what the workload was sent to.

@@ -125,9 +125,13 @@ func FailedStartsOf(wl *kueue.Workload) (f FailedStarts) {
 	return f
 }
 
-// HasRetries reports whether Kueue counts retries of the workload, up to a limit. A deactivation
-// would reset the count.
-func HasRetries(wl *kueue.Workload) bool { return wl.Status.RequeueState != nil }
+// KeepsRetries reports whether a deactivation would take away a count of retries that matters. Kueue forgets
+// status.requeueState then: the pause before the next retry, and the way to requeuingBackoffLimitCount, which ends a
+// workload that never becomes ready. The number of its evictions stays, so that such a workload is no longer
+// deactivated for others in the end, and Kueue's limit applies.
+func KeepsRetries(wl *kueue.Workload) bool {
+	return wl.Status.RequeueState != nil && FailedStartsOf(wl).NotReady >= timing.MaxForgottenRetries
+}
 
 // CountEvictions returns the number of evictions so far. It is part of the seed of the
 // random choice among clusters, so that an evicted workload may go to another cluster.

@@ -21,6 +21,8 @@ type History struct {
 	// evictions is the number of the workload's evictions before this quota, and failedStarts are some of them.
 	evictions    int
 	failedStarts kueuestate.FailedStarts
+	// Admission is the last one of the workload by Kueue, also when its quota is lost.
+	Admission *kueue.Admission
 	// QuotaSeenAt is when the operator saw the quota, or a second after reservedAt if that is
 	// earlier.
 	QuotaSeenAt time.Time
@@ -54,6 +56,8 @@ type History struct {
 		Kind string
 		At   time.Time
 	}
+	// Refusal is the last write that the API server refused; nil = it accepted all writes of a step since.
+	Refusal *Refusal
 	// PodsLate is the present admission if its pods were not ready in time; nil = they were.
 	PodsLate *LateAdmission
 	// LateAttempt is the last attempt that no cluster admitted in time.
@@ -65,7 +69,7 @@ type possibleCopies struct {
 	Clusters []string
 	// Recorded: Kueue had recorded the cluster, and removes the copy itself.
 	Recorded bool
-	lostAt   time.Time
+	LostAt   time.Time
 }
 
 // IsBehindOwnWrite reports whether an object is older than the controller's last write. A
@@ -95,7 +99,7 @@ func (h History) messageDelay(kind string, interval time.Duration, now time.Time
 // WithQuota begins a new reservation of quota.
 func (h History) WithQuota(wl *kueue.Workload, reservedAt, now time.Time) History {
 	h.ReservedAt, h.QuotaSeenAt, h.evictions = reservedAt, LatestPossible(reservedAt, now), kueuestate.CountEvictions(wl)
-	h.NominatedAt, h.admittedPods, h.failedStarts = time.Time{}, nil, kueuestate.FailedStartsOf(wl)
+	h.NominatedAt, h.admittedPods, h.failedStarts, h.Admission = time.Time{}, nil, kueuestate.FailedStartsOf(wl), wl.Status.Admission
 	return h
 }
 
@@ -149,9 +153,9 @@ func (h History) WithoutQuota(endedByWorker bool, now time.Time) History {
 	case h.Running != nil && endedByWorker:
 		h.Copies.Clusters = nil
 	case h.Running != nil:
-		h.Copies = possibleCopies{Clusters: []string{h.Running.Cluster}, Recorded: true, lostAt: now}
+		h.Copies = possibleCopies{Clusters: []string{h.Running.Cluster}, Recorded: true, LostAt: now}
 	case len(h.NominatedSeen) > 0:
-		h.Copies = possibleCopies{Clusters: h.NominatedSeen, lostAt: now}
+		h.Copies = possibleCopies{Clusters: h.NominatedSeen, LostAt: now}
 	}
 	h.Running, h.NominatedSeen, h.PodsLate, h.StartedAt = nil, nil, nil, time.Time{}
 	return h

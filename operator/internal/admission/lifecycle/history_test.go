@@ -68,16 +68,16 @@ func TestMessageDelay(t *testing.T) {
 
 func TestHistoryWithoutQuota(t *testing.T) {
 	running := &ledger.Entry{Cluster: "cluster1"}
-	earlier := possibleCopies{Clusters: []string{"cluster3"}, lostAt: fixture.Noon.Add(-time.Minute)}
+	earlier := possibleCopies{Clusters: []string{"cluster3"}, LostAt: fixture.Noon.Add(-time.Minute)}
 	for _, tc := range []struct {
 		name          string
 		history       History
 		endedByWorker bool
 		want          possibleCopies
 	}{
-		{"admitted", History{Running: running, NominatedSeen: []string{"cluster1", "cluster2"}}, false, possibleCopies{Clusters: []string{"cluster1"}, Recorded: true, lostAt: fixture.Noon}},
-		{"ended by the worker", History{Running: running, Copies: earlier}, true, possibleCopies{lostAt: earlier.lostAt}},
-		{"nominated", History{NominatedSeen: []string{"cluster1", "cluster2"}, Copies: earlier}, false, possibleCopies{Clusters: []string{"cluster1", "cluster2"}, lostAt: fixture.Noon}},
+		{"admitted", History{Running: running, NominatedSeen: []string{"cluster1", "cluster2"}}, false, possibleCopies{Clusters: []string{"cluster1"}, Recorded: true, LostAt: fixture.Noon}},
+		{"ended by the worker", History{Running: running, Copies: earlier}, true, possibleCopies{LostAt: earlier.LostAt}},
+		{"nominated", History{NominatedSeen: []string{"cluster1", "cluster2"}, Copies: earlier}, false, possibleCopies{Clusters: []string{"cluster1", "cluster2"}, LostAt: fixture.Noon}},
 		{"without quota again", History{Copies: earlier}, false, earlier},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -54,6 +54,23 @@ func secondComponent(s *Situation) {
 
 func jobOnCluster1(s *Situation) { s.Job.Cluster = "cluster1" }
 
+// refusedFor is a situation some time after a write was refused.
+func refusedFor(d time.Duration, ofCheck bool) func(*Situation) {
+	return func(s *Situation) {
+		s.History.Refusal = &Refusal{At: fixture.Noon, Message: "refused", OfCheck: ofCheck}
+		s.Now = fixture.Noon.Add(d)
+	}
+}
+
+func refusedPause(*Situation) Step { return Step{RequeueAfter: timing.RefusedPause - 20*time.Second} }
+
+func refusedStep(s *Situation) Step {
+	next := refusedPause(s)
+	next.Writes = []Write{{Check: &CheckWrite{Names: []string{"plimsoll"}, RememberReason: true,
+		Decision: gate.Decision{State: gate.Pending, Reason: ReasonWriteRefused, Message: "refused"}}}}
+	return next
+}
+
 func evictedFor(d time.Duration) func(*Situation) {
 	return func(s *Situation) {
 		fixture.SetCondition(s.Workload, kueue.WorkloadEvicted, fixture.Noon)
@@ -65,6 +82,20 @@ func yielded(until time.Duration, active bool) func(*Situation) {
 	return func(s *Situation) {
 		s.Workload.Spec.Active = &active
 		fixture.WithRecord(s.Workload, dispatch.Record{Attempt: 1, Yields: 1, SleepsUntil: fixture.Noon.Add(until)})
+	}
+}
+
+// yieldedByPreemptor is a workload whose pause after a yield has been over for a time, and whose queue preempts.
+func yieldedByPreemptor(ago time.Duration) func(*Situation) {
+	return func(s *Situation) {
+		s.History.Admission = s.Workload.Status.Admission
+		inOrder(yielded(0, false), quotaReturned(ago))(s)
+		fixture.WithRecord(s.Workload, dispatch.Record{Attempt: 1, Yields: 1, Reason: gate.ReasonYield, LastYield: fixture.Noon, SleepsUntil: fixture.Noon})
+		s.Workload.Status.Admission, s.Queue.CanPreempt = s.History.Admission, true // see Reconciler.observe
+		s.Gate.Spec.WhenUnplaceable.Mode = v1alpha1.UnplaceableYield
+		for i := range s.Room.Candidates {
+			s.Room.Candidates[i].SampledAt = s.Now
+		}
 	}
 }
 
@@ -197,6 +228,13 @@ func TestPhaseOf(t *testing.T) {
 		{"gate does not exist, nominated", inOrder(sentTo(fixture.Noon, "cluster1"), noGate), PhaseNominated},
 		{"Pending", func(*Situation) {}, PhaseWaiting},
 		{"Pending, no room", noRoom, PhaseWaiting},
+		{"a write was refused", refusedFor(timing.RefusedPause-time.Second, false), PhaseWriteRefused},
+		{"a write was refused a while ago", refusedFor(timing.RefusedPause, false), PhaseWaiting},
+		{"yielded, and its queue preempts", yieldedByPreemptor(timing.YieldSleep), PhaseAwaitingRoom},
+		{"yielded half an hour ago, and its queue preempts", yieldedByPreemptor(timing.LastYieldPause), PhaseReturning},
+		{"yielded, its queue preempts, and the gate no longer yields", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) { s.Gate.Spec.WhenUnplaceable.Mode = v1alpha1.UnplaceableWait }), PhaseReturning},
+		{"yielded, and its queue does not preempt", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) { s.Queue.CanPreempt = false }), PhaseReturning},
+		{"yielded, and another process knows its quota", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) { s.History.Admission = nil }), PhaseReturning},
 		{"Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch},
 		{"Ready, another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady},
 		{"nomination removed", revoked, PhaseRevoked},
@@ -295,7 +333,27 @@ func TestNext(t *testing.T) {
 	}{
 		{"deleted", noWorkload, PhaseDeleted, func(*Situation) Step { return Step{} }, PhaseDeleted},
 		{"cache stale", staleCache, PhaseCacheStale, func(*Situation) Step { return Step{RequeueAfter: timing.RereadDelay} }, PhaseCacheStale},
+		{"a write was refused", refusedFor(20*time.Second, false), PhaseWriteRefused, refusedStep, PhaseWriteRefused},
+		{"a write was refused, check Ready", inOrder(setCheck(kueue.CheckStateReady), refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedStep, PhaseWriteRefused},
+		{"a write was refused, and the check says so", inOrder(func(s *Situation) { s.Workload.Status.AdmissionChecks[0].Message = "refused" }, refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"the check was refused", refusedFor(20*time.Second, true), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"a wider nomination was refused", inOrder(sentTo(fixture.Noon, "cluster1"), refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"a write was refused of a workload without quota", inOrder(func(s *Situation) { s.Workload.Status.Admission = nil }, refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"a write was refused of a workload that runs on the hub", inOrder(setCheck(kueue.CheckStateReady), func(s *Situation) { s.Checks.MultiKueue = "" }, refusedFor(20*time.Second, false)), PhaseWriteRefused, refusedPause, PhaseWriteRefused},
+		{"a write was refused a while ago", refusedFor(timing.RefusedPause, false), PhaseWaiting, func(s *Situation) Step {
+			record := first
+			record.NominatedAt = s.Now
+			writes := nominationOf(&record, ReasonNominated, "nominated cluster1: "+room, "cluster1")
+			return Step{RequeueAfter: timing.DefaultWidenAfter, Decision: &placeable, Reservation: reservationOn(s, nil, "cluster1"), Writes: []Write{writes[0], readyWrite, writes[1]}}
+		}, PhaseNominated},
 		{"yielded", yielded(time.Second, false), PhaseYielded, func(*Situation) Step { return Step{RequeueAfter: time.Second} }, PhaseYielded},
+		{"pause over, the queue preempts, no room", inOrder(yieldedByPreemptor(time.Minute), noRoom), PhaseAwaitingRoom, func(*Situation) Step {
+			return Step{RequeueAfter: timing.DefaultPeriod}
+		}, PhaseAwaitingRoom},
+		{"pause over, the queue preempts, there is room", yieldedByPreemptor(time.Minute), PhaseAwaitingRoom, func(s *Situation) Step {
+			active := true
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: s.Record.Woken(), Active: &active}}}}
+		}, PhaseIdle},
 		{"pause over", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning, func(*Situation) Step {
 			active := true
 			return Step{Writes: []Write{{Record: &RecordWrite{Record: dispatch.Record{Attempt: 1, QuotaReservedAt: fixture.Noon, Yields: 1}, Active: &active}}}}

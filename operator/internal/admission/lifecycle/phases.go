@@ -21,12 +21,16 @@ const (
 	PhaseDeleted Phase = "Deleted"
 	// PhaseCacheStale: the cache lacks the controller's own last write.
 	PhaseCacheStale Phase = "CacheStale"
+	// PhaseWriteRefused: the API server refused a write a moment ago, and would refuse it again.
+	PhaseWriteRefused Phase = "WriteRefused"
 	// PhaseEvicting: Kueue has time left to complete an eviction.
 	PhaseEvicting Phase = "Evicting"
 	// PhaseEvictionStuck: the eviction waits for a cluster that no other component nominates.
 	PhaseEvictionStuck Phase = "EvictionStuck"
 	// PhaseYielded: the operator deactivated the workload for a moment, so that others get its quota.
 	PhaseYielded Phase = "Yielded"
+	// PhaseAwaitingRoom: the pause of a yielded workload is over, and it would preempt others without having room.
+	PhaseAwaitingRoom Phase = "AwaitingRoom"
 	// PhaseReturning: the pause of a yielded workload is over, or a user activated it.
 	PhaseReturning Phase = "Returning"
 	// PhaseQuotaLost: the check is Ready for quota that the workload has lost.
@@ -77,7 +81,7 @@ type phaseRow struct {
 	// showsForeign: nominations that the gate did not make are evidence of another dispatcher.
 	showsForeign bool
 	// next phases, apart from those that every phase can lead to: Deleted, CacheStale,
-	// Evicting, Idle and the phase itself.
+	// WriteRefused, Evicting, Idle and the phase itself.
 	next []Phase
 }
 
@@ -103,6 +107,13 @@ func init() { //nolint:funlen // one table
 			work:      "none; looks again after 200 ms",
 		},
 		{
+			phase:     PhaseWriteRefused,
+			when:      isRefused,
+			condition: "less than a minute ago, the API server refused a write as invalid or forbidden",
+			step:      stepAfterRefusal,
+			work:      "sets the check Pending, with the reason, unless the workload is on its way; looks again a minute after the refusal",
+		},
+		{
 			phase:     PhaseEvicting,
 			when:      isEvicting,
 			condition: "evicted with quota, and MultiKueue's check is Pending; the eviction may still complete by itself",
@@ -125,7 +136,16 @@ func init() { //nolint:funlen // one table
 			condition: "the operator deactivated the workload to return it to its queue, and Kueue has not taken its quota yet, or the pause lasts",
 			step:      stepSleep,
 			work:      "none; looks again at the end of the pause",
-			next:      []Phase{PhaseReturning},
+			next:      []Phase{PhaseAwaitingRoom, PhaseReturning},
+		},
+		{
+			phase:     PhaseAwaitingRoom,
+			when:      awaitsRoom,
+			condition: "the pause after a yield is over, the queue of the workload preempts, and the yield was less than 30 min ago",
+			step:      stepAwaitRoom,
+			work:      "the gate decides: if a cluster has room, activates the workload and removes the pause from the record",
+			decides:   true,
+			next:      []Phase{PhaseReturning, PhaseWaiting},
 		},
 		{
 			phase:     PhaseReturning,

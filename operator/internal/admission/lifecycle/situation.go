@@ -111,6 +111,10 @@ type Queue struct {
 	CanPreempt bool
 	// PreemptsLowerPriority: the workload may preempt lower priorities of its ClusterQueue.
 	PreemptsLowerPriority bool
+	// PreemptsNewerEqual: the workload may preempt newer workloads of its priority in its ClusterQueue.
+	PreemptsNewerEqual bool
+	// Borrows: the queue uses quota of its cohort.
+	Borrows bool
 	// Reclaim states from whom the queue may take back quota.
 	Reclaim gate.Reclaim
 	// PreemptsUncounted: Kueue may preempt others for the workload that the gate does not count.
@@ -190,12 +194,12 @@ func (s *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateS
 }
 
 // MayYield reports whether the workload gives up its quota if another one waits for it: it has held
-// the quota for long enough, or follows the primary component of its job. A yield would reset the
-// retries that Kueue counts, and begin the work of another check anew.
+// the quota for long enough, or follows the primary component of its job. A yield would begin the
+// work of another check anew.
 func (s *Situation) MayYield() bool {
 	rule := s.Gate.Spec.WhenUnplaceable
 	switch {
-	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.HasRetries(s.Workload) || s.Checks.Awaited(s.Workload) != "":
+	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.KeepsRetries(s.Workload) || s.Checks.Awaited(s.Workload) != "":
 		return false
 	case PhaseOf(s) == PhaseAwaitingPrimary:
 		return mayYieldWithPrimary(s)

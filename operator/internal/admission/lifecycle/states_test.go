@@ -112,7 +112,7 @@ func TestEveryPhaseIsDocumentedOnce(t *testing.T) {
 
 // isDocumented reports whether the document has a transition.
 func isDocumented(from, to Phase) bool {
-	if slices.Contains([]Phase{from, PhaseDeleted, PhaseCacheStale, PhaseEvicting, PhaseIdle}, to) {
+	if slices.Contains([]Phase{from, PhaseDeleted, PhaseCacheStale, PhaseWriteRefused, PhaseEvicting, PhaseIdle}, to) {
 		return true
 	}
 	i := slices.IndexFunc(phases, func(p phaseRow) bool { return p.phase == from })

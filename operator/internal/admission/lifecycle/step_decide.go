@@ -52,6 +52,9 @@ func stepDecide(s *Situation) Step {
 	message := d.Message + orphanNote(s, clusters, d.Order[0])
 	record = record.Begin(clusters, kueuestate.QuotaReservedAt(s.Workload), message, s.Now)
 	next.Writes = append(next.Writes, Nominate(record.Nominated, &record, ReasonNominated, message)...)
+	if s.History.Refusal != nil {
+		next.Writes = recordFirst(next.Writes)
+	}
 	next.RequeueAfter = s.Gate.widenAfter()
 	return next
 }

@@ -9,6 +9,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // withOtherCheck adds the check of another controller.
@@ -18,8 +19,16 @@ func withOtherCheck(state kueue.CheckState) func(*Situation) {
 	}
 }
 
-// A yield would reset the count of Kueue's retries, whose limit ends a workload that never becomes
-// ready. It would also begin the work of another check anew.
+// withTimeouts is a workload that Kueue retries, and of which the pods were not ready in time so often.
+func withTimeouts(n int32) func(*Situation) {
+	return func(s *Situation) {
+		s.Workload.Status.RequeueState = &kueue.RequeueState{Count: new(int32(1))}
+		s.Workload.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Count: n}}}
+	}
+}
+
+// A yield would begin the work of another check anew. It resets the count of Kueue's retries, so that it must not go on
+// for ever with a workload that never becomes ready.
 func TestWorkloadsThatDoNotYield(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -27,7 +36,9 @@ func TestWorkloadsThatDoNotYield(t *testing.T) {
 		want   bool
 	}{
 		{"no retries", func(*Situation) {}, true},
-		{"Kueue counts retries", func(s *Situation) { s.Workload.Status.RequeueState = &kueue.RequeueState{Count: new(int32(3))} }, false},
+		{"Kueue counts retries", withTimeouts(timing.MaxForgottenRetries - 1), true},
+		{"Kueue has counted many retries", withTimeouts(timing.MaxForgottenRetries), false},
+		{"Kueue counted many retries, and forgot them", inOrder(withTimeouts(timing.MaxForgottenRetries), func(s *Situation) { s.Workload.Status.RequeueState = nil }), true},
 		{"another check is Pending", withOtherCheck(kueue.CheckStatePending), false},
 		{"another check is Ready", withOtherCheck(kueue.CheckStateReady), true},
 	} {

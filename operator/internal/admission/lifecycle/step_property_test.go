@@ -150,8 +150,15 @@ func (c chance) observe(l *ledger.Ledger) *Situation {
 		}
 		s.MultiKueue.Connected, s.MultiKueue.Disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
 		c.history(&s.History)
+		awaitsRoom := c.oneIn(10)
+		if awaitsRoom {
+			yieldedByPreemptor(time.Duration(c.IntN(3600)) * time.Second)(s)
+		}
+		if c.oneIn(20) {
+			s.History.Refusal = &Refusal{At: s.Now.Add(-time.Duration(c.IntN(80)) * time.Second), Message: "refused", OfCheck: c.oneIn(4)}
+		}
 		c.gate(s)
-		hasQuota := kueuestate.HoldsQuota(s.Workload)
+		hasQuota := kueuestate.HoldsQuota(s.Workload) || awaitsRoom
 		if !hasQuota { // see Reconciler.observe
 			s.Gate.Known, s.Gate.Exists, s.Job.Cluster, s.Job.Unplaced, s.Job.Primary = false, false, "", nil, nil
 		}
@@ -200,7 +207,7 @@ func (c chance) history(h *History) {
 		h.NominatedSeen = c.clusters()
 	}
 	if c.oneIn(3) {
-		h.Copies = possibleCopies{Clusters: c.clusters(), Recorded: c.oneIn(2), lostAt: fixture.Noon.Add(-time.Duration(c.IntN(20)) * time.Second)}
+		h.Copies = possibleCopies{Clusters: c.clusters(), Recorded: c.oneIn(2), LostAt: fixture.Noon.Add(-time.Duration(c.IntN(20)) * time.Second)}
 	}
 }
 
@@ -316,7 +323,7 @@ func forbidden(s *Situation, next Step) error {
 
 func forbiddenRecord(s *Situation, w *RecordWrite) error {
 	switch {
-	case PhaseOf(s) == PhaseReturning && (w.Active == nil || *w.Active) && w.Record.SleepsUntil.IsZero():
+	case (PhaseOf(s) == PhaseReturning || PhaseOf(s) == PhaseAwaitingRoom) && (w.Active == nil || *w.Active) && w.Record.SleepsUntil.IsZero():
 		return nil
 	case w.Active != nil && !*w.Active && s.Job.Cluster != "":
 		return fmt.Errorf("deactivates a component, so that MultiKueue deletes those that run on %s", s.Job.Cluster)

@@ -39,6 +39,12 @@ func (r *Reconciler) observe(ctx context.Context, s *lifecycle.Situation) (*life
 		return nil, err
 	}
 	r.engine.Recall(s, wl)
+	if s.MayAwaitRoom() { // the flavors and the queue of the quota that it has returned
+		returned := *wl
+		returned.Status.Admission = s.History.Admission
+		s.Workload = &returned
+		return s, r.observeWorkload(ctx, s)
+	}
 	if !kueuestate.HoldsQuota(wl) {
 		return s, r.observeLostQuota(ctx, s)
 	}
@@ -191,7 +197,7 @@ func (r *Reconciler) keyOf(s *lifecycle.Situation) gatestate.QueryKey {
 // measureOthers adds whether other workloads wait for the quota of a workload that may yield.
 func (r *Reconciler) measureOthers(ctx context.Context, s *lifecycle.Situation) (err error) {
 	if (s.Decides() || lifecycle.PhaseOf(s) == lifecycle.PhaseAwaitingPrimary) && s.MayYield() {
-		s.Room.OthersPending, err = r.pending.hasOther(ctx, r.client, s.Workload, s.Now)
+		s.Room.OthersPending, err = r.pending.hasOther(ctx, r.client, s)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -26,6 +27,8 @@ func (r *Reconciler) observeQueue(ctx context.Context, s *lifecycle.Situation) e
 		policy = *queue.Spec.Preemption
 	}
 	s.Queue.PreemptsLowerPriority = isPreempting(policy.WithinClusterQueue)
+	s.Queue.PreemptsNewerEqual = policy.WithinClusterQueue == kueue.PreemptionPolicyLowerOrNewerEqualPriority
+	s.Queue.Borrows = borrows(queue)
 	s.Queue.CanPreempt = s.Queue.PreemptsLowerPriority || isPreempting(policy.ReclaimWithinCohort)
 	if queue.Spec.CohortName == "" || s.Dispatch() == lifecycle.Local {
 		return nil
@@ -55,4 +58,11 @@ func (r *Reconciler) observeQueue(ctx context.Context, s *lifecycle.Situation) e
 
 func isPreempting(policy kueue.PreemptionPolicy) bool {
 	return policy != "" && policy != kueue.PreemptionPolicyNever
+}
+
+// borrows reports whether a queue uses quota of its cohort.
+func borrows(queue *kueue.ClusterQueue) bool {
+	return slices.ContainsFunc(queue.Status.FlavorsReservation, func(f kueue.FlavorUsage) bool {
+		return slices.ContainsFunc(f.Resources, func(r kueue.ResourceUsage) bool { return !r.Borrowed.IsZero() })
+	})
 }

@@ -59,6 +59,7 @@ func (r *Reconciler) writeCheck(ctx context.Context, s *engine.Writing, w lifecy
 		return fmt.Errorf("write check %s of workload %s: %w", strings.Join(w.Names, ", "), s.Key, err)
 	}
 	rememberWrite(s, patched, r.now())
+	s.Stored = nil
 	return nil
 }
 
@@ -124,6 +125,11 @@ func mayBeStored(err error) bool {
 	}
 	code := status.Status().Code
 	return code < http.StatusBadRequest || code >= http.StatusInternalServerError
+}
+
+// isRefused reports whether the API server would refuse the same write again.
+func isRefused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // readUnknownWrite reads the version of a workload whose last write may be stored. A decision on a cache

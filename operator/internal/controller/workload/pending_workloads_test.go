@@ -107,7 +107,7 @@ func TestHasOtherPendingWorkload(t *testing.T) {
 				localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu"), localQueue("neighbor", "neighbor"), localQueue("cousin", "cousin"), localQueue("apart", "apart"), localQueue("stopped", "stopped"), stoppedLocal},
 				workloads:   []kueue.Workload{tc.other}}
 			big := queuedWorkload("big", "gpu", "gpu")
-			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &big, fixture.Noon); err != nil || got != tc.want {
+			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &lifecycle.Situation{Workload: &big, Now: fixture.Noon}); err != nil || got != tc.want {
 				t.Errorf("got %t, %v, want %t", got, err, tc.want)
 			}
 		})
@@ -135,7 +135,7 @@ func TestComponentsOfTheSameJobAreNoOthers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &countingClient{queues: []kueue.ClusterQueue{clusterQueue("gpu", "")}, localQueues: []kueue.LocalQueue{localQueue("gpu", "gpu")}, workloads: tc.pending}
 			primary := component("a", 0, "job", "gpu")
-			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &primary, fixture.Noon); err != nil || got != tc.want {
+			if got, err := (&pendingWorkloads{}).hasOther(t.Context(), c, &lifecycle.Situation{Workload: &primary, Now: fixture.Noon}); err != nil || got != tc.want {
 				t.Errorf("got %t, %v, want %t", got, err, tc.want)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 )
@@ -71,6 +73,80 @@ func TestRebuiltLedger(t *testing.T) {
 				t.Errorf("%d devices reserved on cluster1, want %d", got, tc.want)
 			}
 		})
+	}
+}
+
+// A workload that has lost its quota may have copies on workers, which the record names. Kueue resets a Ready check when
+// an eviction begins.
+func TestRebuiltCopies(t *testing.T) {
+	ago := func(seconds int) time.Time { return fixture.Noon.Add(-time.Duration(seconds) * time.Second) }
+	// lost is a workload that was nominated to cluster1 for as long as a minute, and was evicted.
+	lost := func(at int, wasAdmitted bool, change func(*kueue.Workload, *dispatch.Record)) *kueue.Workload {
+		wl := fixture.WithMultiKueue(fixture.PendingWorkload(ago(at + 60)))
+		record := fixture.RecordOf(ago(at+60), "cluster1")
+		record.QuotaReservedAt = ago(at + 60)
+		wl.Status.Admission, wl.Status.Conditions[0].Status, wl.Status.Conditions[0].LastTransitionTime = nil, metav1.ConditionFalse, metav1.NewTime(ago(at))
+		fixture.SetCondition(wl, kueue.WorkloadEvicted, ago(at))
+		wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(ago(at))
+		if wasAdmitted {
+			wl.Status.AdmissionChecks[1].LastTransitionTime = metav1.NewTime(ago(at))
+		}
+		if change != nil {
+			change(wl, &record)
+		}
+		return fixture.WithRecord(wl, record)
+	}
+	for _, tc := range []struct {
+		name string
+		wl   *kueue.Workload
+		// devices that are debited on cluster1, and whether the workload waits for its copy there.
+		devices int64
+		waits   bool
+	}{
+		{"it ran", lost(5, true, nil), 2, true},
+		{"it was nominated, and no admission was recorded", lost(5, false, nil), 2, false},
+		{"so long ago that the ledger has no entry, and its copy is removed", lost(7200, true, nil), 0, false},
+		{"the worker ended it", lost(5, true, func(wl *kueue.Workload, _ *dispatch.Record) {
+			wl.Status.AdmissionChecks[1].RetryCount = ptr.To[int32](1)
+		}), 0, false},
+		{"it had quota since, and was sent nowhere", lost(5, true, func(wl *kueue.Workload, r *dispatch.Record) {
+			wl.Status.AdmissionChecks[0].LastTransitionTime = metav1.NewTime(ago(600))
+			r.NominatedAt, r.QuotaReservedAt = ago(700), ago(700)
+			*r = r.Yielded(ago(500), ago(5))
+		}), 0, false},
+		{"a repair nominated the cluster", lost(5, true, func(_ *kueue.Workload, r *dispatch.Record) { r.Repair = true }), 0, false},
+		{"it was never sent", lost(5, false, func(_ *kueue.Workload, r *dispatch.Record) { *r = dispatch.Record{} }), 0, false},
+		{"the record names a cluster that is no member", lost(5, true, func(_ *kueue.Workload, r *dispatch.Record) { r.Nominated = []string{"cluster9"} }), 0, false},
+		{"it has finished", lost(5, true, func(wl *kueue.Workload, _ *dispatch.Record) { fixture.SetCondition(wl, kueue.WorkloadFinished, ago(5)) }), 0, false},
+	} {
+		for _, again := range []string{"after the restart", "before the restart"} {
+			t.Run(tc.name+", quota again "+again, func(t *testing.T) {
+				b := newBench(t, v1alpha1.PlacementGateSpec{})
+				b.room(map[string]float64{"cluster2": 9})
+				b.create(tc.wl.DeepCopy())
+				reserve := func() {
+					b.update(func(wl *kueue.Workload) {
+						wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpu"}
+						wl.Status.Conditions[0].Status, wl.Status.Conditions[0].LastTransitionTime = metav1.ConditionTrue, metav1.NewTime(fixture.Noon)
+						wl.Status.Conditions[1].Status = metav1.ConditionFalse
+					})
+				}
+				if again == "before the restart" {
+					reserve()
+				}
+				b.restart()
+				if got := b.engine.Ledger.DevicesByCluster(); got["cluster1"] != tc.devices || got["cluster9"] != 0 {
+					t.Errorf("devices reserved are %v, want %d on cluster1", got, tc.devices)
+				}
+				if again == "after the restart" {
+					reserve()
+				}
+				b.reconcile()
+				if waits := strings.Contains(b.check().Message, "for its last copy on cluster1"); waits != tc.waits {
+					t.Errorf("check %s %q", b.check().State, b.check().Message)
+				}
+			})
+		}
 	}
 }
 

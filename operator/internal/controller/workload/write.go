@@ -18,6 +18,9 @@ func (r *Reconciler) Write(ctx context.Context, w *engine.Writing, request lifec
 		err = r.writeCheck(ctx, w, *request.Check)
 	}
 	w.History.LastWrite.MayBeStored = err != nil && mayBeStored(err)
+	if isRefused(err) {
+		w.Refused = lifecycle.NewRefusal(request, err, r.now())
+	}
 	return err
 }
 

@@ -107,8 +107,8 @@ func protectionOf(wl *kueue.Workload) string {
 		return "it has no single owner, so its pods are unknown"
 	case ready != nil && ready.Status != metav1.ConditionTrue:
 		return "its pods are not ready"
-	case kueuestate.HasRetries(wl):
-		return "Kueue counts its retries, which a deactivation would reset"
+	case kueuestate.KeepsRetries(wl):
+		return "its pods were often not ready in time, and a deactivation would reset Kueue's count of retries"
 	case apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadDeactivationTarget):
 		return "it is about to be deactivated"
 	case err != nil:

@@ -144,7 +144,10 @@ func TestProtection(t *testing.T) {
 		}, "single Pod"},
 		{"no owner", func(wl *kueue.Workload) { wl.OwnerReferences = nil }, "no single owner"},
 		{"pods are not ready", condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, 0), "pods are not ready"},
-		{"Kueue retries it", func(wl *kueue.Workload) { wl.Status.RequeueState = &kueue.RequeueState{Count: new(int32(1))} }, "retries"},
+		{"Kueue retries it again and again", func(wl *kueue.Workload) {
+			wl.Status.RequeueState = &kueue.RequeueState{Count: new(int32(1))}
+			wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Count: 5}}}
+		}, "retries"},
 		{"about to be deactivated", condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, 0), "about to be deactivated"},
 		{"record does not parse", annotation(v1alpha1.DispatchAnnotation, "{"), "does not parse"},
 		{"still returning", annotation(v1alpha1.DispatchAnnotation, `{"attempt":1,"sleepsUntil":"2026-05-01T12:00:00Z"}`), "returned to its queue before"},

@@ -6,9 +6,11 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	invalid "k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // ErrStopped is the error of requests of a process that has ended.
@@ -26,6 +28,15 @@ func newConflict(k *kind, key types.NamespacedName) error {
 // newInvalid is the response to a patch that does not fit the object.
 func newInvalid(reason error) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", reason.Error(), 0, false)
+}
+
+// checkAnnotations refuses an object whose annotations are larger than Kubernetes permits.
+func checkAnnotations(k *kind, m *metav1.ObjectMeta) error {
+	err := validation.ValidateAnnotationsSize(m.Annotations)
+	if err == nil {
+		return nil
+	}
+	return apierrors.NewInvalid(k.gvk.GroupKind(), m.Name, invalid.ErrorList{invalid.TooLong(invalid.NewPath("metadata", "annotations"), "", validation.TotalAnnotationSizeLimitB)})
 }
 
 func newBadRequest(format string, args ...any) error {

@@ -60,6 +60,9 @@ func (s *Server) create(w write) (*item, error) {
 		s.uids++
 		m.UID = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.uids))
 	}
+	if err := checkAnnotations(w.kind, m); err != nil {
+		return nil, err
+	}
 	m.Generation, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = 1, s.stamp(), nil, nil
 	changes, _ := w.kind.compare(empty, w.next)
 	stored := &item{key: key, managers: w.managers(nil, changes, s.stamp())}
@@ -89,6 +92,9 @@ func (s *Server) update(live *item, w write) (client.Object, error) {
 	m.Generation, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = old.Generation, old.DeletionTimestamp, old.DeletionGracePeriodSeconds
 	if !w.isApply && w.part != mainPart {
 		w.rule = s.applied[managedKind{w.kind, w.manager}]
+	}
+	if err := checkAnnotations(w.kind, m); err != nil {
+		return nil, err
 	}
 	changes, content := w.kind.compare(live.obj, w.next)
 	if w.isApply && !w.force {

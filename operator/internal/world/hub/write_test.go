@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -223,6 +224,24 @@ func TestListenerWrites(t *testing.T) {
 	f.must(f.client.Create(t.Context(), newWorkload("job")))
 	if diff := cmp.Diff([]string{"Added job", "Modified job"}, f.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// Kubernetes limits the annotations of an object, in each write of it.
+func TestAnnotationsAreLimited(t *testing.T) {
+	f := newFixture(t)
+	const limit = 256 << 10
+	full := newWorkload("full")
+	full.Annotations = map[string]string{"notes": strings.Repeat("x", limit-len("notes"))}
+	f.must(f.client.Create(t.Context(), full))
+	full.Annotations["a"] = ""
+	if err := f.client.Update(t.Context(), full); !apierrors.IsInvalid(err) {
+		t.Errorf("update: %v", err)
+	}
+	more := newWorkload("more")
+	more.Annotations = full.Annotations
+	if err := f.client.Create(t.Context(), more); !apierrors.IsInvalid(err) {
+		t.Errorf("create: %v", err)
 	}
 }
 
