@@ -73,7 +73,10 @@ type kubeData struct {
 type kubeNode struct {
 	isPlaceable  bool
 	accelerators float64
-	unrequested  []amount
+	// allocatable are the accelerators that pods may request, if isLimit: no more count than these.
+	allocatable float64
+	isLimit     bool
+	unrequested []amount
 }
 
 // amount of a resource, by its name in kube-state-metrics.
@@ -149,7 +152,7 @@ func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
 		data.hasExporter = true
 		resource := s.sanitize(n.Resource)
 		if isAccelerator(resource) {
-			node.accelerators = float64(n.Devices)
+			node.accelerators, node.allocatable, node.isLimit = float64(n.Devices), float64(n.Devices-n.Unhealthy), true
 		}
 		if slices.Contains([]string{"nvidia_com_gpu", "google_com_tpu", "amd_com_gpu"}, resource) {
 			node.unrequested = append(node.unrequested, amount{resource, float64(n.Devices - n.Unhealthy - devices)})
@@ -241,6 +244,7 @@ func (c *clusterState) evaluateNodes(e *export) {
 		if !x.hasDevices {
 			continue
 		}
+		x.limit(kube.data.nodes[node])
 		key := resourceModel{x.resource, x.model}
 		if totals[key] == nil {
 			totals[key] = &sums{}
@@ -290,6 +294,13 @@ func (c *clusterState) visibleExporters(at int64) map[string]exporterData {
 	return exporters
 }
 
+// limit leaves out the devices that kube-state-metrics does not report.
+func (c *deviceCounts) limit(n *kubeNode) {
+	if n != nil && n.isLimit {
+		c.allocatable, c.free = min(c.allocatable, max(0, n.accelerators)), min(c.free, max(0, n.allocatable))
+	}
+}
+
 func (n *kubeNode) export(e *export, name string) {
 	e.add("node:plimsoll_placeable:bool", number(n.isPlaceable), "node", name)
 	if !n.isPlaceable {
@@ -317,7 +328,7 @@ func (c *clusterState) addNode(e *export, t *sums, node string, x *exporterData,
 	e.add("node_resource_model:plimsoll_free_devices:placeable", free, "node", node, "resource", x.resource, "model", x.model)
 	e.add("node_resource_model:plimsoll_devices:placeable", x.allocatable*placeable, "node", node, "resource", x.resource, "model", x.model)
 	t.hasFree = true
-	t.free, t.largest, t.usable = t.free+free, max(t.largest, free), t.usable+(x.allocatable-x.unhealthy)*placeable
+	t.free, t.largest, t.usable = t.free+free, max(t.largest, free), t.usable+max(0, x.allocatable-x.unhealthy)*placeable
 	for i := range t.fits {
 		t.fits[i] += math.Floor(free / float64(int(1)<<i))
 	}

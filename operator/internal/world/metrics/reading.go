@@ -17,6 +17,8 @@ type NodeGroup struct {
 	Nodes                         int64
 	Resource, Model, Taint        string
 	Devices, Allocated, Unhealthy int64
+	// Claimed devices are free ones that the exporter reports, and that do not exist.
+	Claimed int64
 }
 
 // isPlaceable reports whether the rules count the nodes for placement.
@@ -29,7 +31,7 @@ func (g *NodeGroup) free() int64 {
 	if !g.isPlaceable() {
 		return 0
 	}
-	return max(0, g.Devices-g.Unhealthy-g.Allocated)
+	return max(0, min(g.Devices+g.Claimed-g.Unhealthy-g.Allocated, g.Devices-g.Unhealthy))
 }
 
 // Summary is what one scrape shows of a cluster to the default queries of gates. It is small, also for a cluster
