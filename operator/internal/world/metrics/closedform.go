@@ -68,15 +68,16 @@ type kubeData struct {
 	owners map[podName]podOwner // of pods with an owner
 	// hasExporter means that a node is one for the exporter: all nodes with accelerators are.
 	hasExporter bool
+	// hasAccelerators means that a node has a resource of accelerators, which may be 0.
+	hasAccelerators bool
 }
 
 type kubeNode struct {
 	isPlaceable  bool
 	accelerators float64
-	// allocatable are the accelerators that pods may request, if isLimit: no more count than these.
-	allocatable float64
-	isLimit     bool
-	unrequested []amount
+	// capacity and allocatable are the devices of the resource that the node's exporter reports.
+	capacity, allocatable float64
+	unrequested           []amount
 }
 
 // amount of a resource, by its name in kube-state-metrics.
@@ -150,9 +151,10 @@ func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
 			continue
 		}
 		data.hasExporter = true
+		node.capacity, node.allocatable = float64(n.Devices), float64(n.Devices-n.Unhealthy)
 		resource := s.sanitize(n.Resource)
 		if isAccelerator(resource) {
-			node.accelerators, node.allocatable, node.isLimit = float64(n.Devices), float64(n.Devices-n.Unhealthy), true
+			node.accelerators, data.hasAccelerators = float64(n.Devices), true
 		}
 		if slices.Contains([]string{"nvidia_com_gpu", "google_com_tpu", "amd_com_gpu"}, resource) {
 			node.unrequested = append(node.unrequested, amount{resource, float64(n.Devices - n.Unhealthy - devices)})
@@ -244,7 +246,7 @@ func (c *clusterState) evaluateNodes(e *export) {
 		if !x.hasDevices {
 			continue
 		}
-		x.limit(kube.data.nodes[node])
+		kube.data.limit(node, &x.deviceCounts)
 		key := resourceModel{x.resource, x.model}
 		if totals[key] == nil {
 			totals[key] = &sums{}
@@ -294,11 +296,16 @@ func (c *clusterState) visibleExporters(at int64) map[string]exporterData {
 	return exporters
 }
 
-// limit leaves out the devices that kube-state-metrics does not report.
-func (c *deviceCounts) limit(n *kubeNode) {
-	if n != nil && n.isLimit {
-		c.allocatable, c.free = min(c.allocatable, max(0, n.accelerators)), min(c.free, max(0, n.allocatable))
+// limit leaves out the devices of a node that kube-state-metrics does not report.
+func (k *kubeData) limit(node string, c *deviceCounts) {
+	if !k.hasAccelerators {
+		return
 	}
+	n := k.nodes[node]
+	if n == nil {
+		n = &kubeNode{}
+	}
+	c.allocatable, c.free = min(c.allocatable, max(0, n.capacity)), min(c.free, max(0, n.allocatable))
 }
 
 func (n *kubeNode) export(e *export, name string) {
