@@ -180,7 +180,7 @@ func TestPrometheusScrapesEveryExporter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`pod_label_app_kubernetes_io_name\], regex: (.+)}`).FindSubmatch(text)
+	m := regexp.MustCompile(`pod_label_app_kubernetes_io_name\], regex: "(.+)"}`).FindSubmatch(text)
 	if m == nil {
 		t.Fatal("no rule for the pods of the exporter")
 	}

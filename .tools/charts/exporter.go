@@ -45,7 +45,7 @@ var exporterChart = chart{
 
 1. The pods use a hostPath volume and user 0. The namespace must allow that:
    kubectl label namespace {{ .Release.Namespace }} pod-security.kubernetes.io/enforce=privileged
-2. {{ if .Values.prometheus.enabled }}The PodMonitor scrapes the exporter, and the recording rules are loaded. Set the external label cluster in Prometheus.{{ else }}Scrape the port metrics with honor_labels, and load the recording rules: config/prometheus/worker, or prometheus.enabled=true for prometheus-operator.{{ end }}
+2. {{ if .Values.prometheus.enabled }}The PodMonitor scrapes the exporter, and the recording rules are loaded. Set the external label cluster in Prometheus.{{ else }}Scrape the port metrics as config/prometheus/prometheus.yaml does, and load the recording rules: config/prometheus/worker, or prometheus.enabled=true for prometheus-operator.{{ end }}
 3. Check a node of each kind that the cluster has:
 {{- if .Values.gpu.enabled }}
    kubectl -n {{ .Release.Namespace }} exec daemonset/plimsoll-exporter -- /plimsoll-exporter doctor{{ end }}

@@ -21,6 +21,12 @@ var equivalents = []equivalent{
 		"A condition is 0 or 1, so the sum is 0 if and only if the maximum is."},
 	{"node:kube_unrequested:placeable", regexp.MustCompile(`^matcher resource=~.* dropped`),
 		"The subtraction keeps the resources of both operands. The matcher of each only saves work."},
+	{"node_resource_state:plimsoll_excess_devices:sum", regexp.MustCompile(`^matcher unit="integer" dropped`),
+		"The names of resources in other units have no slash. The matcher only saves work."},
+	{"node_resource_state:plimsoll_excess_devices:sum", regexp.MustCompile(`^> -> >= in plimsoll_node_devices`),
+		"No devices add nothing to the sum."},
+	{"node_resource_model_state:plimsoll_devices:min", regexp.MustCompile(` in .*plimsoll_node_devices{state=~"allocatable\|free"} and on \(cluster, node, state\) node_resource_state:p|^matcher state=~"allocatable\|free" dropped`),
+		"The subtraction keeps the devices that have an excess. The filter before it only saves work."},
 	{"cluster_topology:plimsoll_tpu_chips:count", regexp.MustCompile(`^max -> (min|sum) in max by \(cluster, topology\)`),
 		"x, y and z follow from the topology, so each topology has one series."},
 }

@@ -75,8 +75,8 @@ func (r *renderer) addPodAttributes(values map[string]string, h podmap.Holder) {
 	}
 }
 
-// targetLabels are set by the scrape, or say who holds the device. The exporter is scraped with
-// honor_labels: true: a pod with such a label could move its series to another cluster, or out of
+// targetLabels are set by the scrape, or say who holds the device. If the exporter is scraped with
+// honor_labels: true, a pod with such a label could move its series to another cluster, or out of
 // an alert.
 var targetLabels = []string{"cluster", "job", "instance", "node", "namespace", "pod", "container"}
 

@@ -92,7 +92,7 @@ func TestPodLabelsNeverDuplicateLabels(t *testing.T) {
 	}
 }
 
-// The exporter is scraped with honor_labels: true, so its labels replace those of the target. A pod
+// If the exporter is scraped with honor_labels: true, its labels replace those of the target. A pod
 // must not move its series to another cluster or out of an alert.
 func TestPodLabelsNeverReplaceTargetLabels(t *testing.T) {
 	for _, oldNamespace := range []bool{false, true} {

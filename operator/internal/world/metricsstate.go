@@ -117,7 +117,7 @@ func (c *cluster) snapshot() metrics.Snapshot {
 			continue
 		}
 		s.Nodes = append(s.Nodes, metrics.Node{Name: n.name, Labels: n.pool.Labels, Model: n.pool.Model, Resource: n.pool.Resource,
-			Devices: n.pool.Devices + lies, Allocated: n.devices, Unhealthy: n.unusable, Taint: n.pool.Taint, Ready: true,
+			Devices: n.pool.Devices, Claimed: lies, Allocated: n.devices, Unhealthy: n.unusable, Taint: n.pool.Taint, Ready: true,
 			CPU: n.pool.CPU, CPUUsed: n.cpu, Memory: n.pool.Memory, MemoryUsed: n.memory})
 	}
 	for p := range c.bound.all() {
@@ -161,7 +161,7 @@ func (c *cluster) summary(at time.Time) *metrics.Summary {
 			last[n.pool] = make([]int, n.pool.Devices+1)
 		}
 		group := metrics.NodeGroup{Resource: n.pool.Resource, Model: n.pool.Model, Taint: n.pool.Taint,
-			Devices: n.pool.Devices + c.world.faults.lies[c.spec.Name], Allocated: n.devices, Unhealthy: n.unusable}
+			Devices: n.pool.Devices, Claimed: c.world.faults.lies[c.spec.Name], Allocated: n.devices, Unhealthy: n.unusable}
 		if n.pool.CPU > 0 {
 			group.CPU, group.CPUUsed = n.pool.CPU, n.cpu
 		}

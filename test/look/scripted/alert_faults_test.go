@@ -69,6 +69,7 @@ var faults = []fault{
 	long("PlimsollExporterAbsent/warning", drop("plimsoll_exporter_last_collection_timestamp_seconds", "node", "silent-gpu-1")),
 	long("PlimsollExporterAbsent/critical", drop("plimsoll_exporter_last_collection_timestamp_seconds", "node", "dark-gpu-1")),
 	long("PlimsollNodeStatesMissing/critical", drop("kube_node_status_condition", "cluster", "stateless")),
+	long("PlimsollExcessDevices/warning", set(9, "plimsoll_node_devices", "node", "gpus-gpu-1", "state", "allocatable")),
 	long("PlimsollDevicesUnknown/warning", set(1, "plimsoll_exporter_unmapped_devices", "node", "gpus-gpu-1", "reason", "allocated_not_listed")),
 	long("PlimsollSharesOmitted/info", set(1, "plimsoll_exporter_omitted_shares", "cluster", "shared")),
 	long("PlimsollRuleGroupSlow/warning", set(1000, "prometheus_rule_group_last_duration_seconds")),

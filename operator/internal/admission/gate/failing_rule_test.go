@@ -207,6 +207,9 @@ func threeClusters(now float64) []promengine.Sample {
 			}
 		}
 	}
+	// The exporter reports a device more than kube-state-metrics.
+	m.add(3, "kube_node_status_capacity", "cluster", "gpu", "node", "n", "resource", "nvidia_com_gpu", "unit", "integer")
+	m.add(2, "kube_node_status_allocatable", "cluster", "gpu", "node", "n", "resource", "nvidia_com_gpu", "unit", "integer")
 	m.add(2, "plimsoll_node_largest_free_group", "cluster", "gpu", "node", "n", "resource", "nvidia.com/gpu", "model", "m")
 	share := []string{"cluster", "gpu", "node", "n", "model", "m", "uuid", "u", "provider", "hami", "dimension", "shares"}
 	m.add(10, "plimsoll_device_share_capacity", share...)

@@ -281,6 +281,44 @@ func TestFewJobsHang(t *testing.T) {
 	}
 }
 
+// forgedExporter has a cluster with one node, which is full and claims a million free devices. The quota there does not
+// limit the jobs, and the other cluster, which joins later, has room for all.
+func forgedExporter() world.Spec {
+	s := world.Spec{Name: "a forged exporter", Seed: 1, Clusters: []world.Cluster{nodes("forged", 1, 8), nodes("honest", 8, 8)},
+		Settings: world.Settings{Length: time.Hour}, Jobs: []world.Job{{Name: "full", At: 30 * time.Second, Devices: 8, Duration: 15 * time.Minute}},
+		Faults: []world.Fault{{Kind: world.Leaves, Cluster: "honest", At: time.Second, Lasts: time.Minute}, {Kind: world.Lies, Cluster: "forged", Amount: 1_000_000, At: time.Minute, Lasts: 15 * time.Minute}}}
+	s.Clusters[0].Quotas = map[string]map[string]int64{"gpu": {h100: 64}}
+	for i := range 8 {
+		s.Jobs = append(s.Jobs, world.Job{Name: "job" + string(rune('a'+i)), At: 2 * time.Minute, Devices: 8, Duration: 5 * time.Minute})
+	}
+	return s
+}
+
+// TestForgedExporterDrawsOneJob shows that an exporter which claims a million free devices draws no more jobs than its
+// node could hold, with the shipped rules and with their closed form.
+func TestForgedExporterDrawsOneJob(t *testing.T) {
+	rules, err := metrics.LoadRules(filepath.Join("..", "..", "..", "..", "rules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, withRules := range map[string]bool{"rules": true, "closed form": false} {
+		t.Run(name, func(t *testing.T) {
+			spec := forgedExporter()
+			spec.Settings.Rules = withRules
+			w := Run(t, spec, Options{Verbose: printLog(), Rules: rules})
+			if !strings.Contains(w.Log(), "full is admitted on forged") {
+				t.Fatal("no job fills the node of the forged exporter")
+			}
+			if drawn := strings.Count(w.Log(), "is admitted on forged") - 1; drawn > 1 {
+				t.Errorf("the cluster with the forged exporter admits %d of 8 jobs beside the one that fills it", drawn)
+			}
+			for _, p := range unknownProblems(w) {
+				t.Error(p)
+			}
+		})
+	}
+}
+
 // TestRulesAndClosedFormTakeTheSameCourse runs worlds with the shipped rules in Prometheus's engine.
 func TestRulesAndClosedFormTakeTheSameCourse(t *testing.T) {
 	rules, err := metrics.LoadRules(filepath.Join("..", "..", "..", "..", "rules"))

@@ -68,18 +68,21 @@ type kubeData struct {
 	owners map[podName]podOwner // of pods with an owner
 	// hasExporter means that a node is one for the exporter: all nodes with accelerators are.
 	hasExporter bool
+	// hasAccelerators means that a node has a resource of accelerators, which may be 0.
+	hasAccelerators bool
 }
 
 type kubeNode struct {
 	isPlaceable  bool
 	accelerators float64
-	allocatable  []amount
-	unrequested  []amount
+	// capacity and allocatable are the devices of the resource that the node's exporter reports.
+	capacity, allocatable float64
+	total, unrequested    []amount
 }
 
 // add adds a resource with what is allocatable and requested of it.
 func (n *kubeNode) add(resource string, allocatable, requested float64) {
-	n.allocatable = append(n.allocatable, amount{resource, allocatable})
+	n.total = append(n.total, amount{resource, allocatable})
 	n.unrequested = append(n.unrequested, amount{resource, max(0, allocatable-requested)})
 }
 
@@ -164,9 +167,10 @@ func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
 			continue
 		}
 		data.hasExporter = true
+		node.capacity, node.allocatable = float64(n.Devices), float64(n.Devices-n.Unhealthy)
 		resource := s.sanitize(n.Resource)
 		if isAccelerator(resource) {
-			node.accelerators = float64(n.Devices)
+			node.accelerators, data.hasAccelerators = float64(n.Devices), true
 		}
 		if slices.Contains([]string{"nvidia_com_gpu", "google_com_tpu", "amd_com_gpu"}, resource) {
 			node.add(resource, float64(n.Devices-n.Unhealthy), float64(devices))
@@ -258,6 +262,7 @@ func (c *clusterState) evaluateNodes(e *export) {
 		if !x.hasDevices {
 			continue
 		}
+		kube.data.limit(node, &x.deviceCounts)
 		key := resourceModel{x.resource, x.model}
 		if totals[key] == nil {
 			totals[key] = &sums{}
@@ -307,12 +312,24 @@ func (c *clusterState) visibleExporters(at int64) map[string]exporterData {
 	return exporters
 }
 
+// limit leaves out the devices of a node that kube-state-metrics does not report.
+func (k *kubeData) limit(node string, c *deviceCounts) {
+	if !k.hasAccelerators {
+		return
+	}
+	n := k.nodes[node]
+	if n == nil {
+		n = &kubeNode{}
+	}
+	c.allocatable, c.free = min(c.allocatable, max(0, n.capacity)), min(c.free, max(0, n.allocatable))
+}
+
 func (n *kubeNode) export(e *export, name string) {
 	e.add("node:plimsoll_placeable:bool", number(n.isPlaceable), "node", name)
 	if !n.isPlaceable {
 		return
 	}
-	for _, a := range n.allocatable {
+	for _, a := range n.total {
 		e.add("node:kube_allocatable:placeable", a.value, "node", name, "resource", a.resource)
 	}
 	for _, a := range n.unrequested {
@@ -337,7 +354,7 @@ func (c *clusterState) addNode(e *export, t *sums, node string, x *exporterData,
 	e.add("node_resource_model:plimsoll_free_devices:placeable", free, "node", node, "resource", x.resource, "model", x.model)
 	e.add("node_resource_model:plimsoll_devices:placeable", x.allocatable*placeable, "node", node, "resource", x.resource, "model", x.model)
 	t.hasFree = true
-	t.free, t.largest, t.usable = t.free+free, max(t.largest, free), t.usable+(x.allocatable-x.unhealthy)*placeable
+	t.free, t.largest, t.usable = t.free+free, max(t.largest, free), t.usable+max(0, x.allocatable-x.unhealthy)*placeable
 	for i := range t.fits {
 		t.fits[i] += math.Floor(free / float64(int(1)<<i))
 	}

@@ -74,7 +74,7 @@ func collectedAt(snap *Snapshot, n *Node, at int64) int64 {
 type deviceCounts struct{ allocatable, allocated, unhealthy, free float64 }
 
 func countDevices(n *Node) deviceCounts {
-	return deviceCounts{float64(n.Devices), float64(n.Allocated), float64(n.Unhealthy), float64(max(0, n.Devices-n.Unhealthy-n.Allocated))}
+	return deviceCounts{float64(n.Devices + n.Claimed), float64(n.Allocated), float64(n.Unhealthy), float64(max(0, n.Devices+n.Claimed-n.Unhealthy-n.Allocated))}
 }
 
 // exportNode exports what the exporter of a node exports. pods are those on the node.

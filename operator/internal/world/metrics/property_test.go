@@ -222,6 +222,8 @@ func (h *history) change(c *randomCluster) {
 		n.OwnersUnreachable, n.NoOwners = h.oneIn(3), h.oneIn(3)
 	case event == 16 && n.Resource != "":
 		n.Devices = int64(pick(h, 0, 8, 8))
+	case event == 18:
+		n.Claimed = int64(pick(h, 0, 1, 8, 1_000_000))
 	case event == 17:
 		n.CPUUsed, n.MemoryUsed = int64(h.IntN(4000)), int64(h.IntN(4096))
 	}

@@ -19,6 +19,8 @@ type NodeGroup struct {
 	Devices, Allocated, Unhealthy int64
 	// CPU in milli-cores and Memory in MiB of each node, and what pods request of it. 0 means without limit.
 	CPU, CPUUsed, Memory, MemoryUsed int64
+	// Claimed devices are free ones that the exporter reports, and that do not exist.
+	Claimed int64
 }
 
 // IsLike reports whether the nodes of both groups do not differ.
@@ -38,7 +40,7 @@ func (g *NodeGroup) free() int64 {
 	if !g.isPlaceable() {
 		return 0
 	}
-	return max(0, g.Devices-g.Unhealthy-g.Allocated)
+	return max(0, min(g.Devices+g.Claimed-g.Unhealthy-g.Allocated, g.Devices-g.Unhealthy))
 }
 
 // podsByRequests is how many pods fit on each node by CPU and memory. It returns false if nothing limits them.

@@ -38,6 +38,8 @@ type Node struct {
 	// Devices of the node, those that pods hold, and those that the kubelet reports as unhealthy. An
 	// unhealthy device is not held.
 	Devices, Allocated, Unhealthy int64
+	// Claimed devices are free ones that the exporter reports, and that do not exist.
+	Claimed int64
 	// CPU and CPUUsed are the allocatable CPU and the requests of all pods, in milli-cores. Memory and
 	// MemoryUsed are the same in MiB. The requests that Pods do not have are those of a system pod.
 	CPU, CPUUsed, Memory, MemoryUsed int64
