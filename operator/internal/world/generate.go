@@ -35,6 +35,7 @@ func Random(seed uint64) Spec {
 	g.standby(&s)
 	makeReclaims(&s)
 	makeSidecars(&s)
+	makeTopology(&s)
 	return s
 }
 

@@ -219,6 +219,7 @@ func workloadOf(j *Job, key types.NamespacedName, uid types.UID) *kueue.Workload
 	if j.Reclaimable {
 		set.Template.Labels = map[string]string{v1alpha1.ReclaimableLabel: "true"}
 	}
+	j.requireDomain(&set)
 	if j.MinPods > 0 {
 		least := int32(j.MinPods)
 		set.MinCount = &least

@@ -133,6 +133,9 @@ func (k *kueueControl) admit(key types.NamespacedName, queue string, used map[st
 		}
 		return !cq.spec.StrictFIFO
 	}
+	if k.assignDomain != nil && !k.assignDomain(key, a) {
+		return !k.quota.queues[queue].spec.StrictFIFO
+	}
 	k.reserve(key, queue, a)
 	if now := k.workloads.get(key); now != nil && now.Status.Admission != nil {
 		if used[queue] == nil {

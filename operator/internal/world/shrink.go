@@ -71,6 +71,7 @@ func simplerJobs(j Job) []Job {
 	add(func(j *Job) { j.Pods, j.MinPods = 1, 0 })
 	add(func(j *Job) { j.CPU, j.Memory, j.InitCPU, j.SidecarCPU = 0, 0, 0, 0 })
 	add(func(j *Job) { j.SidecarDevices = 0 })
+	add(func(j *Job) { j.Topology = "" })
 	add(func(j *Job) { j.Priority = 0 })
 	add(func(j *Job) { j.Elastic = false })
 	add(func(j *Job) { j.Limit = false })

@@ -105,6 +105,8 @@ type Job struct {
 	MinPods int64
 	// Elastic: the user may resize the job while it runs (fault Resized).
 	Elastic bool
+	// Topology is the level of which one domain must take all pods, a node label; empty = none.
+	Topology string
 	// Components of a LeaderWorkerSet, each with Pods pods.
 	Components int64
 	// Tolerates is the key of a taint that the pods tolerate.

@@ -150,8 +150,12 @@ func (c *cluster) hasQuota(j *Job, devices int64) bool {
 // placeable is the number of pods of a job that the scheduler could place at once, up to a limit.
 func (c *cluster) placeable(j *Job, limit int64) int64 {
 	n := int64(0)
-	for _, node := range c.nodes {
-		n += node.placeable(j, limit-n)
+	if j.Topology != "" {
+		n = c.placeableInDomain(j, limit)
+	} else {
+		for _, node := range c.nodes {
+			n += node.placeable(j, limit-n)
+		}
 	}
 	if quota := c.spec.ResourceQuota; quota > 0 {
 		n = min(n, max(0, quota-c.devicesBound)/j.Devices)

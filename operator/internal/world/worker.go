@@ -28,6 +28,7 @@ func (c *cluster) newWorkerKueue(flavors []flavor) *kueueControl {
 		}
 		k.quota.queues[q.Name] = &clusterQueue{spec: q, nominal: nominal, stop: kueue.None}
 	}
+	k.assignDomain = c.assignDomain
 	k.jobOf = func(key types.NamespacedName) *batchJob {
 		if j := c.jobFor(key); j != nil && j.key == key {
 			return &j.batchJob
@@ -35,6 +36,7 @@ func (c *cluster) newWorkerKueue(flavors []flavor) *kueueControl {
 		return nil
 	}
 	k.startJob = func(key types.NamespacedName, wl *kueue.Workload) {
+		c.jobFor(key).domain = domainOf(wl)
 		c.jobFor(key).start(int64(*wl.Status.Admission.PodSetAssignments[0].Count))
 		k.changed(key)
 	}

@@ -74,6 +74,8 @@ type kubeNode struct {
 	isPlaceable  bool
 	accelerators float64
 	unrequested  []amount
+	// domains of the node by level, only if the store records them.
+	domains []levelDomain
 }
 
 // amount of a resource, by its name in kube-state-metrics.
@@ -132,6 +134,9 @@ func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
 		n := &snap.Nodes[i]
 		node := &kubeNode{isPlaceable: n.Ready && !n.Cordoned && (n.Taint == "" || slices.Contains(toleratedTaints, n.Taint))}
 		data.nodes[n.Name], data.names = node, append(data.names, n.Name)
+		if s.domains {
+			node.domains = domainsOf(n)
+		}
 		cpu, memory := systemRequests(n, pods[n.Name])
 		devices := int64(0)
 		for _, p := range pods[n.Name] {
@@ -292,6 +297,9 @@ func (c *clusterState) visibleExporters(at int64) map[string]exporterData {
 
 func (n *kubeNode) export(e *export, name string) {
 	e.add("node:plimsoll_placeable:bool", number(n.isPlaceable), "node", name)
+	for _, d := range n.domains {
+		e.add("node:plimsoll_topology:info", 1, "node", name, "level", d.level, "domain", d.domain)
+	}
 	if !n.isPlaceable {
 		return
 	}
