@@ -179,6 +179,7 @@ func (w *World) removeJob(r *Run) {
 		for _, key := range m.keys() {
 			w.kueue.workloads.remove(key)
 		}
+		w.removeTried(m)
 	}
 }
 

@@ -70,7 +70,7 @@ func (w *World) createHub() {
 		// With limits that many queries reach, the order in which goroutines start would matter.
 		Advanced: v1alpha1.AdvancedSource{MaxConcurrency: 64, QueriesPerSecond: 1000}}})
 	for _, f := range w.kueue.quota.flavors {
-		w.create(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{modelLabel: f.model}}})
+		w.create(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: f.nodeLabels()}})
 	}
 	reference := func(group, kind, name string) *kueue.AdmissionCheckParametersReference {
 		return &kueue.AdmissionCheckParametersReference{APIGroup: group, Kind: kind, Name: name}
@@ -100,6 +100,7 @@ func (w *World) createHub() {
 		w.create(&v1alpha1.ScoringPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}, Spec: scorePolicy(w.settings)})
 	}
 	w.createReclaimPolicy()
+	w.createTrialPolicy()
 	w.create(&v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: gateName}, Spec: withDefaults(spec)})
 }
 
@@ -165,7 +166,11 @@ func (w *World) submit(j *Job) {
 		return
 	}
 	r := w.newRun(j)
-	w.create(workloadOf(r.Job, r.Key, r.UID))
+	wl := workloadOf(r.Job, r.Key, r.UID)
+	if j.Tried {
+		w.createTried(wl)
+	}
+	w.create(wl)
 }
 
 // newRun begins the run of a job or of a component.
@@ -220,6 +225,7 @@ func workloadOf(j *Job, key types.NamespacedName, uid types.UID) *kueue.Workload
 		set.Template.Labels = map[string]string{v1alpha1.ReclaimableLabel: "true"}
 	}
 	j.requireDomain(&set)
+	j.addTrialLabels(&set)
 	if j.MinPods > 0 {
 		least := int32(j.MinPods)
 		set.MinCount = &least

@@ -211,6 +211,7 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolin
 	if kueuestate.IsFinished(wl) && !isReplaced(wl) && r.Done.IsZero() {
 		r.Done = w.loop.Now()
 		w.expire(r)
+		w.endCopy(r)
 		w.note("%s is done", r.Name)
 	}
 	isOperator := strings.HasPrefix(e.Manager, "plimsoll")

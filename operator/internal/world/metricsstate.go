@@ -128,7 +128,7 @@ func (c *cluster) snapshot() metrics.Snapshot {
 		s.Pods = append(s.Pods, metrics.Pod{Namespace: p.job.key.Namespace, Name: p.name, Node: p.node.name, Resource: p.node.pool.Resource, Model: p.node.pool.Model, Devices: p.devices,
 			OwnerKind: kind, OwnerName: name, Utilization: p.utilization()})
 	}
-	s.Queues = c.queues()
+	s.Queues, s.Extra = c.queues(), c.steps()
 	return s
 }
 

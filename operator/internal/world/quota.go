@@ -26,6 +26,14 @@ type quota struct {
 // flavor is a ResourceFlavor: the nodes with one device model.
 type flavor struct{ name, model, resource string }
 
+// nodeLabels are those of the flavor's nodes.
+func (f *flavor) nodeLabels() map[string]string {
+	if f.model == "" {
+		return nil
+	}
+	return map[string]string{modelLabel: f.model}
+}
+
 type clusterQueue struct {
 	spec    *Queue
 	nominal map[string]int64 // by flavor
@@ -40,7 +48,7 @@ type clusterQueue struct {
 func newQuota(queues []Queue, flavors []flavor) *quota {
 	q := &quota{queues: map[string]*clusterQueue{}, flavors: flavors}
 	for i := range queues {
-		q.queues[queues[i].Name] = &clusterQueue{spec: &queues[i], nominal: byFlavor(queues[i].Nominal), stop: kueue.None}
+		q.queues[queues[i].Name] = &clusterQueue{spec: &queues[i], nominal: queues[i].byFlavor(queues[i].Nominal), stop: kueue.None}
 	}
 	return q
 }

@@ -22,7 +22,7 @@ func (w *World) checkStart(r *Run, holds map[string][]string) {
 		r.fitsSince = time.Time{}
 		return
 	}
-	if other := kueuestate.FindCheck(wl, "other"); other != nil && other.State != kueue.CheckStateReady {
+	if awaitsOthers(wl) {
 		return
 	}
 	if r.set != nil && r != r.set.members[0] {

@@ -47,6 +47,7 @@ func TestLoopNominatesAlike(t *testing.T) {
 func loopSpec(seed uint64) world.Spec {
 	s := world.Random(seed)
 	s.Faults, s.Settings.Standbys, s.Settings.Score, s.Settings.Reclaim = nil, 0, "", nil
+	s.Settings.Trial = nil
 	s.Settings.Gate.Queries = v1alpha1.GateQueries{}
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j world.Job) bool { return j.Elastic || j.Kind == world.KindSet || j.Topology != "" })
 	for i := range s.Queues {
