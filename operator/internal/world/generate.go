@@ -37,6 +37,7 @@ func Random(seed uint64) Spec {
 	makeSidecars(&s)
 	makeTopology(&s)
 	makeTrials(&s)
+	makeProfiles(&s)
 	return s
 }
 

@@ -20,7 +20,7 @@ type metricsState struct {
 }
 
 func (m *metricsState) open(w *World, rules *metrics.Rules) error {
-	options := metrics.Options{Mode: metrics.ClosedForm, ScrapeInterval: w.settings.ScrapeInterval, Devices: w.settings.Reclaim != nil, Topology: w.settings.Gate.Queries.Fit != ""}
+	options := metrics.Options{Mode: metrics.ClosedForm, ScrapeInterval: w.settings.ScrapeInterval, Devices: w.settings.Reclaim != nil || w.settings.Gate.Profiles != nil, Topology: w.settings.Gate.Queries.Fit != ""}
 	if w.settings.Rules {
 		options.Mode, options.Rules = metrics.RulesEngine, rules
 	}

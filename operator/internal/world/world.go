@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
@@ -49,6 +50,7 @@ type World struct {
 	// reclaims are the times within the last hour at which jobs returned to their queues, and moves those for which
 	// others did.
 	reclaims []time.Time
+	profiles map[types.NamespacedName]*v1alpha1.JobProfile
 	moves    []move
 
 	clusters   []*cluster
@@ -136,7 +138,7 @@ func copyOf(obj client.Object) client.Object {
 func newWorld(spec Spec, now func() time.Time) *World {
 	spec = complete(spec)
 	w := &World{Spec: spec, Loop: NewLoop(now), settings: spec.Settings, dice: newDice(spec.Seed), start: now(),
-		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){},
+		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){}, profiles: map[types.NamespacedName]*v1alpha1.JobProfile{},
 		faults: faultState{lost: map[string]string{}, lies: map[string]int64{}}}
 	w.loop, w.workloads = w.Loop, spec.workloads()
 	flavors := spec.flavors()
@@ -278,6 +280,8 @@ func (w *World) handle(e hub.Event) {
 		if e.Type == hub.Added {
 			w.loop.After(w.dice.between(500*time.Millisecond, 3*time.Second, "connect "+o.Name), func() { w.multiKueue.watch(o.Name) })
 		}
+	case *v1alpha1.JobProfile:
+		w.profileChanged(e, o)
 	case *batchv1.Job:
 		w.copyChanged(e, o)
 	case *clusterv1alpha1.AddOnPlacementScore:

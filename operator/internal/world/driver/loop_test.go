@@ -48,7 +48,7 @@ func loopSpec(seed uint64) world.Spec {
 	s := world.Random(seed)
 	s.Faults, s.Settings.Standbys, s.Settings.Score, s.Settings.Reclaim = nil, 0, "", nil
 	s.Settings.Trial = nil
-	s.Settings.Gate.Queries = v1alpha1.GateQueries{}
+	s.Settings.Gate.Queries, s.Settings.Gate.Profiles = v1alpha1.GateQueries{}, nil
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j world.Job) bool { return j.Elastic || j.Kind == world.KindSet || j.Topology != "" })
 	for i := range s.Queues {
 		s.Queues[i].Cohort, s.Queues[i].ReclaimCohort = "", ""

@@ -82,6 +82,7 @@ var recorded = []string{
 	"cluster:kueue_sample_timestamp_seconds:min",
 	"device:plimsoll_utilization:ratio",
 	"device:plimsoll_allocation:info",
+	"owner_model:plimsoll_utilization:avg",
 	"device:plimsoll_idle_since_timestamp_seconds:min",
 	"cluster:plimsoll_device_sample_timestamp_seconds:min",
 }

@@ -49,7 +49,7 @@ type Options struct {
 	Retention time.Duration
 	// ScrapeInterval is the step of subqueries without one. Default 15 s.
 	ScrapeInterval time.Duration
-	// Devices: ClosedForm also records the rules about single devices that ReclaimPolicies read.
+	// Devices: ClosedForm also records the rules about single devices and owners that ReclaimPolicies and JobProfiles read.
 	Devices bool
 	// Topology: ClosedForm also records the domains of nodes.
 	Topology bool
