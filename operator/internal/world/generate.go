@@ -38,6 +38,7 @@ func Random(seed uint64) Spec {
 	makeTopology(&s)
 	makeTrials(&s)
 	makeProfiles(&s)
+	makeCapacity(&s)
 	return s
 }
 

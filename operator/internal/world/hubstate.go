@@ -82,7 +82,7 @@ func (w *World) createHub() {
 	for i := range w.Spec.Queues {
 		q := &w.Spec.Queues[i]
 		cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}, Status: kueue.ClusterQueueStatus{Conditions: []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.NewTime(w.loop.Now())}}}}
-		cq.Spec.CohortName = kueue.CohortReference(q.Cohort)
+		cq.Spec.CohortName, cq.Spec.ResourceGroups = kueue.CohortReference(q.Cohort), w.kueue.quota.resourceGroups(q)
 		if q.WithinQueue != "" || q.ReclaimCohort != "" {
 			cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicy(q.WithinQueue), ReclaimWithinCohort: kueue.PreemptionPolicy(q.ReclaimCohort)}
 		}
@@ -100,6 +100,7 @@ func (w *World) createHub() {
 		w.create(&v1alpha1.ScoringPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}, Spec: scorePolicy(w.settings)})
 	}
 	w.createReclaimPolicy()
+	w.createCapacityPolicy()
 	w.createTrialPolicy()
 	w.create(&v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: gateName}, Spec: withDefaults(spec)})
 }

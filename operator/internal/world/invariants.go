@@ -109,6 +109,7 @@ func (w *World) check() {
 	holds, isCalm := w.Operator.Holds(), w.isCalm()
 	w.measureRuns()
 	w.checkMoves(isCalm)
+	w.checkQuota(isCalm)
 	w.markUndecided()
 	w.unfinished = slices.DeleteFunc(w.unfinished, (*Run).isOver)
 	for _, r := range w.unfinished {

@@ -204,6 +204,8 @@ type Settings struct {
 	// Trial is the spec of a TrialPolicy for the jobs of all queues but that of its copies; nil = none. Its references
 	// are set by the world.
 	Trial *v1alpha1.TrialPolicySpec
+	// Capacity is the spec of a CapacityPolicy; nil = none. Its source is set by the world.
+	Capacity *v1alpha1.CapacityPolicySpec
 	// QueryTime is the mean time that the metrics store takes for a query; default 50 ms.
 	QueryTime time.Duration
 }

@@ -50,8 +50,13 @@ type World struct {
 	// reclaims are the times within the last hour at which jobs returned to their queues, and moves those for which
 	// others did.
 	reclaims []time.Time
-	profiles map[types.NamespacedName]*v1alpha1.JobProfile
 	moves    []move
+	// profiles are the JobProfiles.
+	profiles map[types.NamespacedName]*v1alpha1.JobProfile
+	// quotaWrongSince is since when a measured quota has been wrong; reporting: the status of ClusterQueues is about to
+	// be written.
+	quotaWrongSince time.Time
+	reporting       bool
 
 	clusters   []*cluster
 	kueue      *kueueControl
@@ -266,6 +271,7 @@ func (w *World) handle(e hub.Event) {
 		}
 		w.workloadChanged(key, e)
 		w.kueue.changed(key)
+		w.reportReservations()
 	case *kueue.MultiKueueConfig:
 		if e.Type != hub.Deleted {
 			w.config = o
@@ -282,6 +288,8 @@ func (w *World) handle(e hub.Event) {
 		}
 	case *v1alpha1.JobProfile:
 		w.profileChanged(e, o)
+	case *kueue.Cohort:
+		w.cohortChanged(o)
 	case *batchv1.Job:
 		w.copyChanged(e, o)
 	case *clusterv1alpha1.AddOnPlacementScore:

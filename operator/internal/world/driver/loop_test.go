@@ -52,6 +52,10 @@ func loopSpec(seed uint64) world.Spec {
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j world.Job) bool { return j.Elastic || j.Kind == world.KindSet || j.Topology != "" })
 	for i := range s.Queues {
 		s.Queues[i].Cohort, s.Queues[i].ReclaimCohort = "", ""
+		if s.Settings.Capacity != nil {
+			s.Queues[i].Nominal = nil
+		}
 	}
+	s.Settings.Capacity = nil
 	return s
 }
