@@ -29,7 +29,7 @@ func (w *World) profileChanged(e hub.Event, p *v1alpha1.JobProfile) {
 		}
 	}
 	for _, r := range w.order {
-		if !r.Done.IsZero() && r.Behavior != Fails && r.trialOf == "" {
+		if !r.Done.IsZero() && r.Behavior != Fails && r.TrialOf == "" {
 			ended++
 		}
 	}

@@ -126,9 +126,10 @@ type Job struct {
 	// Grace is the time for which a pod holds its devices after its deletion. Lingers is the same
 	// after it has finished.
 	Grace, Lingers time.Duration
-	// trialOf is the UID of the job that a copy tries; empty = the job is no copy. overdue: its deadline ends it.
-	trialOf types.UID
-	overdue bool
+	// TrialOf is the UID of the Workload that a copy tries; empty = the job is no copy. Overdue: its deadline ends the
+	// copy. The world sets both.
+	TrialOf types.UID
+	Overdue bool
 }
 
 // JobKind is the kind of a job.

@@ -64,10 +64,10 @@ func awaitsOthers(wl *kueue.Workload) bool {
 // addTrialLabels marks the pods of jobs that agree to be tried, and those of copies.
 func (j *Job) addTrialLabels(set *kueue.PodSet) {
 	label, value := v1alpha1.TrialLabel, "true"
-	if j.trialOf != "" {
-		label, value = v1alpha1.TrialOfLabel, string(j.trialOf)
+	if j.TrialOf != "" {
+		label, value = v1alpha1.TrialOfLabel, string(j.TrialOf)
 	}
-	if !j.Tried && j.trialOf == "" {
+	if !j.Tried && j.TrialOf == "" {
 		return
 	}
 	if set.Template.Labels == nil {
@@ -123,9 +123,9 @@ func (w *World) submitCopy(job *batchv1.Job, of types.UID) {
 	j := *w.order[i].Job
 	j.Name, j.Queue, j.Priority, j.Model = job.Name, job.Labels[queueLabel], trialPriority, job.Spec.Template.Spec.NodeSelector[modelLabel]
 	j.Pods, j.MinPods, j.Limit, j.Topology, j.Reclaimable = 1, 0, false, "", false
-	j.Tried, j.trialOf = false, of
+	j.Tried, j.TrialOf = false, of
 	if limit := time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second; j.Duration >= limit {
-		j.Duration, j.Behavior, j.overdue = limit, cmp.Or(j.Behavior, Fails), true
+		j.Duration, j.Behavior, j.Overdue = limit, cmp.Or(j.Behavior, Fails), true
 	}
 	r := w.newRun(&j)
 	w.workloads++
@@ -145,14 +145,14 @@ func (s *Spec) queue(name string) *Queue {
 
 // endCopy writes the end of a copy to its Job.
 func (w *World) endCopy(r *Run) {
-	if r.trialOf == "" {
+	if r.TrialOf == "" {
 		return
 	}
 	end := batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: w.kueue.stamp()}
 	if r.Behavior == Fails {
 		end.Type, end.Reason = batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded
 	}
-	if r.overdue {
+	if r.Overdue {
 		end.Reason = batchv1.JobReasonDeadlineExceeded
 	}
 	_, _ = hub.Update(w.objects, types.NamespacedName{Namespace: r.Namespace, Name: r.Name}, "job-controller", func(job *batchv1.Job) bool {
@@ -167,7 +167,7 @@ func (c *cluster) steps() (samples []metrics.Sample) {
 		return nil
 	}
 	for p := range c.bound.all() {
-		if j := p.job.spec; p.ready && j.trialOf != "" {
+		if j := p.job.spec; p.ready && j.TrialOf != "" {
 			samples = append(samples, metrics.Sample{Name: stepsMetric, Value: stepsPerSecond(p.node.pool.Model), Labels: map[string]string{"namespace": j.Namespace, "job_name": j.Name, "pod": p.name}})
 		}
 	}
