@@ -168,9 +168,9 @@ func (c *cluster) runScheduler() {
 		if c.spec.ResourceQuota > 0 && c.devicesBound+p.devices > c.spec.ResourceQuota {
 			continue
 		}
-		n := c.nodeFor(p.job.spec)
+		n := c.nodeFor(p.job)
 		if n == nil {
-			c.growFor(p.job.spec)
+			c.growFor(p.job)
 			continue
 		}
 		c.bind(p, n)
@@ -194,10 +194,10 @@ func (c *cluster) bind(p *pod, n *node) {
 	n.add(p)
 }
 
-func (c *cluster) nodeFor(j *Job) *node {
+func (c *cluster) nodeFor(j *remoteJob) *node {
 	var best *node
 	for _, n := range c.nodes {
-		if !n.fits(j) {
+		if !j.mayUse(n.pool) || !n.fits(j.spec) {
 			continue
 		}
 		if best == nil || c.spec.Spread && n.free() > best.free() || !c.spec.Spread && n.free() < best.free() {
@@ -208,11 +208,11 @@ func (c *cluster) nodeFor(j *Job) *node {
 }
 
 // growFor adds a node for a pod without one, as a cluster autoscaler does.
-func (c *cluster) growFor(j *Job) {
+func (c *cluster) growFor(j *remoteJob) {
 	for i := range c.spec.Pools {
 		p := &c.spec.Pools[i]
 		empty := &node{pool: p, ready: true}
-		if c.added[p] >= p.Max || !empty.fits(j) || c.growing(p) {
+		if c.added[p] >= p.Max || !j.mayUse(p) || !empty.fits(j.spec) || c.growing(p) {
 			continue
 		}
 		c.added[p]++

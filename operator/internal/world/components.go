@@ -179,6 +179,7 @@ func (w *World) removeJob(r *Run) {
 		for _, key := range m.keys() {
 			w.kueue.workloads.remove(key)
 		}
+		w.removeTried(m)
 	}
 }
 
@@ -245,7 +246,10 @@ func (g generator) makeSets(s *Spec) {
 		if j.Kind != "" || j.MinPods > 0 || j.Limit || j.Elastic || j.Behavior != Succeeds || !g.chance(.05) {
 			continue
 		}
+		former := *j
 		j.Kind, j.Components, j.Duration = KindSet, 2+g.Int64N(3), min(j.Duration, 20*time.Minute)
-		fit(s, j)
+		if !fit(s, j) {
+			*j = former
+		}
 	}
 }

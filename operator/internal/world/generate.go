@@ -35,6 +35,10 @@ func Random(seed uint64) Spec {
 	g.standby(&s)
 	makeReclaims(&s)
 	makeSidecars(&s)
+	makeTopology(&s)
+	makeTrials(&s)
+	makeProfiles(&s)
+	makeCapacity(&s)
 	return s
 }
 
@@ -77,7 +81,7 @@ func fit(s *Spec, j *Job) bool {
 // fitsEmpty reports whether an empty fleet takes a job.
 func (s *Spec) fitsEmpty(j *Job) bool {
 	full := complete(Spec{Clusters: s.Clusters, Queues: s.Queues, Jobs: []Job{*j}})
-	job, flavors := &full.Jobs[0], flavorsOf(full.Clusters)
+	job, flavors := &full.Jobs[0], full.flavors()
 	if !newQuota(full.Queues, flavors).takes(job, job.Devices*job.allPods()) {
 		return false
 	}

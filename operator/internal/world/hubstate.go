@@ -70,7 +70,7 @@ func (w *World) createHub() {
 		// With limits that many queries reach, the order in which goroutines start would matter.
 		Advanced: v1alpha1.AdvancedSource{MaxConcurrency: 64, QueriesPerSecond: 1000}}})
 	for _, f := range w.kueue.quota.flavors {
-		w.create(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{modelLabel: f.model}}})
+		w.create(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: f.nodeLabels()}})
 	}
 	reference := func(group, kind, name string) *kueue.AdmissionCheckParametersReference {
 		return &kueue.AdmissionCheckParametersReference{APIGroup: group, Kind: kind, Name: name}
@@ -82,7 +82,7 @@ func (w *World) createHub() {
 	for i := range w.Spec.Queues {
 		q := &w.Spec.Queues[i]
 		cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}, Status: kueue.ClusterQueueStatus{Conditions: []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.NewTime(w.loop.Now())}}}}
-		cq.Spec.CohortName = kueue.CohortReference(q.Cohort)
+		cq.Spec.CohortName, cq.Spec.ResourceGroups = kueue.CohortReference(q.Cohort), w.kueue.quota.resourceGroups(q)
 		if q.WithinQueue != "" || q.ReclaimCohort != "" {
 			cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicy(q.WithinQueue), ReclaimWithinCohort: kueue.PreemptionPolicy(q.ReclaimCohort)}
 		}
@@ -100,6 +100,8 @@ func (w *World) createHub() {
 		w.create(&v1alpha1.ScoringPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}, Spec: scorePolicy(w.settings)})
 	}
 	w.createReclaimPolicy()
+	w.createCapacityPolicy()
+	w.createTrialPolicy()
 	w.create(&v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: gateName}, Spec: withDefaults(spec)})
 }
 
@@ -165,7 +167,11 @@ func (w *World) submit(j *Job) {
 		return
 	}
 	r := w.newRun(j)
-	w.create(workloadOf(r.Job, r.Key, r.UID))
+	wl := workloadOf(r.Job, r.Key, r.UID)
+	if j.Tried {
+		w.createTried(wl)
+	}
+	w.create(wl)
 }
 
 // newRun begins the run of a job or of a component.
@@ -219,6 +225,8 @@ func workloadOf(j *Job, key types.NamespacedName, uid types.UID) *kueue.Workload
 	if j.Reclaimable {
 		set.Template.Labels = map[string]string{v1alpha1.ReclaimableLabel: "true"}
 	}
+	j.requireDomain(&set)
+	j.addTrialLabels(&set)
 	if j.MinPods > 0 {
 		least := int32(j.MinPods)
 		set.MinCount = &least

@@ -109,6 +109,7 @@ func (w *World) check() {
 	holds, isCalm := w.Operator.Holds(), w.isCalm()
 	w.measureRuns()
 	w.checkMoves(isCalm)
+	w.checkQuota(isCalm)
 	w.markUndecided()
 	w.unfinished = slices.DeleteFunc(w.unfinished, (*Run).isOver)
 	for _, r := range w.unfinished {
@@ -211,6 +212,7 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolin
 	if kueuestate.IsFinished(wl) && !isReplaced(wl) && r.Done.IsZero() {
 		r.Done = w.loop.Now()
 		w.expire(r)
+		w.endCopy(r)
 		w.note("%s is done", r.Name)
 	}
 	isOperator := strings.HasPrefix(e.Manager, "plimsoll")

@@ -36,6 +36,8 @@ type remoteJob struct {
 	endsAt  time.Time
 	serial  int
 	deleted bool
+	// domain of the topology that the job requires, as Kueue assigned it; empty = any.
+	domain string
 }
 
 // start creates the pods of a job whose Workload the worker admitted.

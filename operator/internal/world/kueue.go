@@ -40,6 +40,9 @@ type kueueControl struct {
 	jobOf func(types.NamespacedName) *batchJob
 	// checksOf returns the admission checks of a queue; nil on workers.
 	checksOf func(queue string) []string
+	// assignDomain completes the assignments of a Workload that requires a domain, and reports false if none has room;
+	// nil on the hub.
+	assignDomain func(types.NamespacedName, []kueue.PodSetAssignment) bool
 	// startJob and stopJob make a job run or suspend it.
 	startJob, stopJob func(types.NamespacedName, *kueue.Workload)
 	// then is called after each change, for MultiKueue.

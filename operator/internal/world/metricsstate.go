@@ -20,7 +20,7 @@ type metricsState struct {
 }
 
 func (m *metricsState) open(w *World, rules *metrics.Rules) error {
-	options := metrics.Options{Mode: metrics.ClosedForm, ScrapeInterval: w.settings.ScrapeInterval, Devices: w.settings.Reclaim != nil}
+	options := metrics.Options{Mode: metrics.ClosedForm, ScrapeInterval: w.settings.ScrapeInterval, Devices: w.settings.Reclaim != nil || w.settings.Gate.Profiles != nil, Topology: w.settings.Gate.Queries.Fit != ""}
 	if w.settings.Rules {
 		options.Mode, options.Rules = metrics.RulesEngine, rules
 	}
@@ -128,7 +128,7 @@ func (c *cluster) snapshot() metrics.Snapshot {
 		s.Pods = append(s.Pods, metrics.Pod{Namespace: p.job.key.Namespace, Name: p.name, Node: p.node.name, Resource: p.node.pool.Resource, Model: p.node.pool.Model, Devices: p.devices,
 			OwnerKind: kind, OwnerName: name, Utilization: p.utilization()})
 	}
-	s.Queues = c.queues()
+	s.Queues, s.Extra = c.queues(), c.steps()
 	return s
 }
 

@@ -21,10 +21,21 @@ type quota struct {
 	queues map[string]*clusterQueue
 	// flavors are all device models in the order in which Kueue tries them.
 	flavors []flavor
+	// cohorts are the quotas of Cohorts themselves, by flavor. measured is that of a CapacityPolicy.
+	cohorts  map[string]map[string]int64
+	measured string
 }
 
 // flavor is a ResourceFlavor: the nodes with one device model.
 type flavor struct{ name, model, resource string }
+
+// nodeLabels are those of the flavor's nodes.
+func (f *flavor) nodeLabels() map[string]string {
+	if f.model == "" {
+		return nil
+	}
+	return map[string]string{modelLabel: f.model}
+}
 
 type clusterQueue struct {
 	spec    *Queue
@@ -38,15 +49,19 @@ type clusterQueue struct {
 
 // newQuota is the quota of a hub's queues.
 func newQuota(queues []Queue, flavors []flavor) *quota {
-	q := &quota{queues: map[string]*clusterQueue{}, flavors: flavors}
+	q := &quota{queues: map[string]*clusterQueue{}, flavors: flavors, cohorts: map[string]map[string]int64{}}
 	for i := range queues {
-		q.queues[queues[i].Name] = &clusterQueue{spec: &queues[i], nominal: byFlavor(queues[i].Nominal), stop: kueue.None}
+		q.queues[queues[i].Name] = &clusterQueue{spec: &queues[i], nominal: queues[i].byFlavor(queues[i].Nominal), stop: kueue.None}
 	}
 	return q
 }
 
-// takes reports whether the queues have quota for the devices of a job, if nothing is used.
+// takes reports whether the queues have quota for the devices of a job, if nothing is used. A CapacityPolicy gives
+// them quota for what its clusters have.
 func (q *quota) takes(j *Job, devices int64) bool {
+	if q.measured != "" && q.queues[j.Queue].spec.Cohort == q.measured {
+		return true
+	}
 	for _, f := range q.flavors {
 		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && q.available(j.Queue, f.name, nil) >= devices {
 			return true
@@ -69,7 +84,7 @@ func (q *quota) available(queue, flavor string, used map[string]map[string]int64
 	if cq.spec.Cohort == "" {
 		return own
 	}
-	pool := int64(0)
+	pool := q.cohorts[cq.spec.Cohort][flavor]
 	for name, other := range q.queues {
 		if other.spec.Cohort == cq.spec.Cohort {
 			pool += other.nominal[flavor] - used[name][flavor]
@@ -132,6 +147,9 @@ func (k *kueueControl) admit(key types.NamespacedName, queue string, used map[st
 			return false
 		}
 		return !cq.spec.StrictFIFO
+	}
+	if k.assignDomain != nil && !k.assignDomain(key, a) {
+		return !k.quota.queues[queue].spec.StrictFIFO
 	}
 	k.reserve(key, queue, a)
 	if now := k.workloads.get(key); now != nil && now.Status.Admission != nil {

@@ -6,6 +6,8 @@ package world
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
@@ -73,6 +75,8 @@ type Queue struct {
 	// OtherCheck: the queue has the check of another controller, which passes after
 	// Settings.OtherCheckDelay.
 	OtherCheck bool
+	// AnyModel: the queue has one flavor for the devices of all models.
+	AnyModel bool
 	// NoGate: the queue does not have the gate's check.
 	NoGate bool
 }
@@ -105,6 +109,8 @@ type Job struct {
 	MinPods int64
 	// Elastic: the user may resize the job while it runs (fault Resized).
 	Elastic bool
+	// Topology is the level of which one domain must take all pods, a node label; empty = none.
+	Topology string
 	// Components of a LeaderWorkerSet, each with Pods pods.
 	Components int64
 	// Tolerates is the key of a taint that the pods tolerate.
@@ -115,9 +121,15 @@ type Job struct {
 	Behavior Behavior
 	// Reclaimable: the job agrees to be reclaimed and moved. Idle: its pods never use their devices.
 	Reclaimable, Idle bool
+	// Tried: the job agrees to be tried.
+	Tried bool
 	// Grace is the time for which a pod holds its devices after its deletion. Lingers is the same
 	// after it has finished.
 	Grace, Lingers time.Duration
+	// TrialOf is the UID of the Workload that a copy tries; empty = the job is no copy. Overdue: its deadline ends the
+	// copy. The world sets both.
+	TrialOf types.UID
+	Overdue bool
 }
 
 // JobKind is the kind of a job.
@@ -190,6 +202,11 @@ type Settings struct {
 	Standbys int
 	// Reclaim is the spec of a ReclaimPolicy for all queues; nil = none. Its references are set by the world.
 	Reclaim *v1alpha1.ReclaimPolicySpec
+	// Trial is the spec of a TrialPolicy for the jobs of all queues but that of its copies; nil = none. Its references
+	// are set by the world.
+	Trial *v1alpha1.TrialPolicySpec
+	// Capacity is the spec of a CapacityPolicy; nil = none. Its source is set by the world.
+	Capacity *v1alpha1.CapacityPolicySpec
 	// QueryTime is the mean time that the metrics store takes for a query; default 50 ms.
 	QueryTime time.Duration
 }

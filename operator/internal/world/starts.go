@@ -26,7 +26,7 @@ func (w *World) checkStart(r *Run, holds map[string][]string) {
 		r.fitsSince = time.Time{} // there is no room for the gate's annotation
 		return
 	}
-	if other := kueuestate.FindCheck(wl, "other"); other != nil && other.State != kueue.CheckStateReady {
+	if awaitsOthers(wl) {
 		return
 	}
 	if r.set != nil && r != r.set.members[0] {
@@ -154,8 +154,12 @@ func (c *cluster) hasQuota(j *Job, devices int64) bool {
 // placeable is the number of pods of a job that the scheduler could place at once, up to a limit.
 func (c *cluster) placeable(j *Job, limit int64) int64 {
 	n := int64(0)
-	for _, node := range c.nodes {
-		n += node.placeable(j, limit-n)
+	if j.Topology != "" {
+		n = c.placeableInDomain(j, limit)
+	} else {
+		for _, node := range c.nodes {
+			n += node.placeable(j, limit-n)
+		}
 	}
 	if quota := c.spec.ResourceQuota; quota > 0 {
 		n = min(n, max(0, quota-c.devicesBound)/j.Devices)

@@ -66,7 +66,7 @@ func (r *Run) waitsForGate(wl *kueue.Workload) bool {
 	if !kueuestate.HoldsQuota(wl) || !kueuestate.IsActive(wl) || kueuestate.IsEvicted(wl) || wl.Status.ClusterName != nil || r.wait.since.IsZero() {
 		return false
 	}
-	if other := kueuestate.FindCheck(wl, "other"); other != nil && other.State != kueue.CheckStateReady {
+	if awaitsOthers(wl) {
 		return false
 	}
 	return r.set == nil || r == r.set.members[0] && !slices.ContainsFunc(r.set.members, func(m *Run) bool {

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,17 +18,12 @@ func (c *cluster) newWorkerKueue(flavors []flavor) *kueueControl {
 	devices := c.devices()
 	for i := range w.Spec.Queues {
 		q := &w.Spec.Queues[i]
-		nominal := map[string]int64{}
-		for _, f := range flavors {
-			if devices[f.model] > 0 {
-				nominal[f.name] = devices[f.model]
-			}
-			if n, isSet := c.spec.Quotas[q.Name][f.model]; isSet {
-				nominal[f.name] = n
-			}
-		}
+		byModel := maps.Clone(devices)
+		maps.Copy(byModel, c.spec.Quotas[q.Name])
+		nominal := q.byFlavor(byModel)
 		k.quota.queues[q.Name] = &clusterQueue{spec: q, nominal: nominal, stop: kueue.None}
 	}
+	k.assignDomain = c.assignDomain
 	k.jobOf = func(key types.NamespacedName) *batchJob {
 		if j := c.jobFor(key); j != nil && j.key == key {
 			return &j.batchJob
@@ -35,6 +31,7 @@ func (c *cluster) newWorkerKueue(flavors []flavor) *kueueControl {
 		return nil
 	}
 	k.startJob = func(key types.NamespacedName, wl *kueue.Workload) {
+		c.jobFor(key).domain = domainOf(wl)
 		c.jobFor(key).start(int64(*wl.Status.Admission.PodSetAssignments[0].Count))
 		k.changed(key)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 	"plimsoll.dev/plimsoll/operator/internal/world/metrics"
 )
@@ -49,6 +51,12 @@ type World struct {
 	// others did.
 	reclaims []time.Time
 	moves    []move
+	// profiles are the JobProfiles.
+	profiles map[types.NamespacedName]*v1alpha1.JobProfile
+	// quotaWrongSince is since when a measured quota has been wrong; reporting: the status of ClusterQueues is about to
+	// be written.
+	quotaWrongSince time.Time
+	reporting       bool
 
 	clusters   []*cluster
 	kueue      *kueueControl
@@ -135,10 +143,10 @@ func copyOf(obj client.Object) client.Object {
 func newWorld(spec Spec, now func() time.Time) *World {
 	spec = complete(spec)
 	w := &World{Spec: spec, Loop: NewLoop(now), settings: spec.Settings, dice: newDice(spec.Seed), start: now(),
-		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){},
+		runs: map[types.NamespacedName]*Run{}, jobs: map[types.NamespacedName]*batchJob{}, mkClusters: map[string]*kueue.MultiKueueCluster{}, undo: map[FaultKind]func(){}, profiles: map[types.NamespacedName]*v1alpha1.JobProfile{},
 		faults: faultState{lost: map[string]string{}, lies: map[string]int64{}}}
 	w.loop, w.workloads = w.Loop, spec.workloads()
-	flavors := flavorsOf(spec.Clusters)
+	flavors := spec.flavors()
 	for i := range spec.Clusters {
 		w.clusters = append(w.clusters, newCluster(w, &w.Spec.Clusters[i]))
 	}
@@ -180,6 +188,9 @@ func (w *World) newHubKueue(flavors []flavor) *kueueControl {
 		if q.spec.OtherCheck {
 			checks = append(checks, "other")
 		}
+		if w.settings.tries(queue) {
+			checks = append(checks, trialCheck)
+		}
 		return checks
 	}
 	k.startJob = func(key types.NamespacedName, _ *kueue.Workload) {
@@ -197,12 +208,28 @@ func (w *World) newHubKueue(flavors []flavor) *kueueControl {
 	return k
 }
 
-func byFlavor(byModel map[string]int64) map[string]int64 {
+// byFlavor are devices by the flavors that the queue has for their models.
+func (q *Queue) byFlavor(byModel map[string]int64) map[string]int64 {
 	sum := map[string]int64{}
 	for model, n := range byModel {
-		sum[FlavorOf(model)] = n
+		if q.AnyModel {
+			model = anyModel
+		}
+		sum[FlavorOf(model)] += n
 	}
 	return sum
+}
+
+// anyModel is the name of the flavor for the devices of all models.
+const anyModel = "any-model"
+
+// flavors are those of all queues.
+func (s *Spec) flavors() []flavor {
+	list := flavorsOf(s.Clusters)
+	if slices.ContainsFunc(s.Queues, func(q Queue) bool { return q.AnyModel }) {
+		list = append(list, flavor{name: anyModel, resource: defaultResource})
+	}
+	return list
 }
 
 // flavorsOf are the flavors of all device models, in the order of the pools.
@@ -244,6 +271,7 @@ func (w *World) handle(e hub.Event) {
 		}
 		w.workloadChanged(key, e)
 		w.kueue.changed(key)
+		w.reportReservations()
 	case *kueue.MultiKueueConfig:
 		if e.Type != hub.Deleted {
 			w.config = o
@@ -258,6 +286,12 @@ func (w *World) handle(e hub.Event) {
 		if e.Type == hub.Added {
 			w.loop.After(w.dice.between(500*time.Millisecond, 3*time.Second, "connect "+o.Name), func() { w.multiKueue.watch(o.Name) })
 		}
+	case *v1alpha1.JobProfile:
+		w.profileChanged(e, o)
+	case *kueue.Cohort:
+		w.cohortChanged(o)
+	case *batchv1.Job:
+		w.copyChanged(e, o)
 	case *clusterv1alpha1.AddOnPlacementScore:
 		w.ocm.changed()
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/world"
 	"plimsoll.dev/plimsoll/operator/internal/world/loop"
 )
@@ -46,9 +47,15 @@ func TestLoopNominatesAlike(t *testing.T) {
 func loopSpec(seed uint64) world.Spec {
 	s := world.Random(seed)
 	s.Faults, s.Settings.Standbys, s.Settings.Score, s.Settings.Reclaim = nil, 0, "", nil
-	s.Jobs = slices.DeleteFunc(s.Jobs, func(j world.Job) bool { return j.Elastic || j.Kind == world.KindSet })
+	s.Settings.Trial = nil
+	s.Settings.Gate.Queries, s.Settings.Gate.Profiles = v1alpha1.GateQueries{}, nil
+	s.Jobs = slices.DeleteFunc(s.Jobs, func(j world.Job) bool { return j.Elastic || j.Kind == world.KindSet || j.Topology != "" })
 	for i := range s.Queues {
 		s.Queues[i].Cohort, s.Queues[i].ReclaimCohort = "", ""
+		if s.Settings.Capacity != nil {
+			s.Queues[i].Nominal = nil
+		}
 	}
+	s.Settings.Capacity = nil
 	return s
 }

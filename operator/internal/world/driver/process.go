@@ -122,6 +122,7 @@ func (p *process) Start() {
 	ours := &manager{Manager: mgr, view: i.view, recorder: recorder{note: p.world.NoteLater}}
 	i.gates, err = operator.Setup(ours, operator.Options{
 		Namespace: "plimsoll-system", AllowLoopback: true, Transport: p.world.Transport(), ScoreWrites: 1,
+		Trials:   p.world.Spec.Settings.Trial != nil,
 		Nominate: true, NominateAs: workload.NominateAsOwn, Workers: p.workers, Decide: p.decide,
 		LedgerSettle: 15 * time.Second, Registerer: prometheus.NewRegistry(),
 	})

@@ -78,6 +78,8 @@ type kubeNode struct {
 	// capacity and allocatable are the devices of the resource that the node's exporter reports.
 	capacity, allocatable float64
 	total, unrequested    []amount
+	// domains of the node by level, only if the store records them.
+	domains []levelDomain
 }
 
 // add adds a resource with what is allocatable and requested of it.
@@ -142,6 +144,9 @@ func (s *Store) kubeDataOf(snap *Snapshot, pods map[string][]*Pod) kubeData {
 		n := &snap.Nodes[i]
 		node := &kubeNode{isPlaceable: n.Ready && !n.Cordoned && (n.Taint == "" || slices.Contains(toleratedTaints, n.Taint))}
 		data.nodes[n.Name], data.names = node, append(data.names, n.Name)
+		if s.domains {
+			node.domains = domainsOf(n)
+		}
 		cpu, memory := systemRequests(n, pods[n.Name])
 		devices, running := int64(0), int64(0)
 		if cpu > 0 || memory > 0 {
@@ -326,6 +331,9 @@ func (k *kubeData) limit(node string, c *deviceCounts) {
 
 func (n *kubeNode) export(e *export, name string) {
 	e.add("node:plimsoll_placeable:bool", number(n.isPlaceable), "node", name)
+	for _, d := range n.domains {
+		e.add("node:plimsoll_topology:info", 1, "node", name, "level", d.level, "domain", d.domain)
+	}
 	if !n.isPlaceable {
 		return
 	}

@@ -82,7 +82,20 @@ func reportedUtilization(n *Node, utilization float64) float64 {
 	return math.Round(100*utilization) / 100
 }
 
-// evaluateDevices records the results of the rules about single devices that ReclaimPolicies read.
+// ownerModel are the devices of one model that the pods of an owner hold.
+type ownerModel struct {
+	namespace, model string
+	owner            podOwner
+}
+
+func compareOwnerModels(a, b ownerModel) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.owner.kind, b.owner.kind), cmp.Compare(a.owner.name, b.owner.name), cmp.Compare(a.model, b.model))
+}
+
+// use is the number of devices, and the sum of their utilizations.
+type use struct{ devices, utilization float64 }
+
+// evaluateDevices records the results of the rules about single devices and owners that ReclaimPolicies and JobProfiles read.
 func (c *clusterState) evaluateDevices(e *export, exporters map[string]exporterData) {
 	kube := c.kube.visible(e.at).data
 	if e.at-c.evaluatedAt >= lookback {
@@ -91,6 +104,7 @@ func (c *clusterState) evaluateDevices(e *export, exporters map[string]exporterD
 	before := c.idleSince
 	c.idleSince = map[heldDevice]float64{}
 	measured := map[[2]string]bool{} // devices by node and uuid
+	used := map[ownerModel]*use{}
 	for _, node := range slices.Sorted(maps.Keys(exporters)) {
 		x := exporters[node]
 		if x.hasDevices {
@@ -105,11 +119,19 @@ func (c *clusterState) evaluateDevices(e *export, exporters map[string]exporterD
 			}
 			held := heldDevice{node, x.model, d.uuid, podName{d.holder.namespace, d.holder.name}, kube.ownerOf(d.holder)}
 			e.add("device:plimsoll_allocation:info", 1, held.labels()...)
+			key := ownerModel{d.holder.namespace, x.model, held.owner}
+			if used[key] == nil {
+				used[key] = &use{}
+			}
+			used[key].devices, used[key].utilization = used[key].devices+1, used[key].utilization+d.utilization
 			if d.utilization < idleUtilization {
 				held, since := continued(before, held, seconds(e.at))
 				c.idleSince[held] = since
 			}
 		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(used), compareOwnerModels) {
+		e.add("owner_model:plimsoll_utilization:avg", used[key].utilization/used[key].devices, "namespace", key.namespace, "model", key.model, "owner_kind", key.owner.kind, "owner_name", key.owner.name)
 	}
 	for held, since := range before {
 		if _, isKnown := c.reports[held.node]; !measured[[2]string{held.node, held.uuid}] && isKnown {

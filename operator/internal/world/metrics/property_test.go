@@ -61,6 +61,7 @@ func newStore(t testing.TB, o metrics.Options) *metrics.Store {
 var recorded = []string{
 	"node:plimsoll_placeable:bool",
 	"node:kube_allocatable:placeable",
+	"node:plimsoll_topology:info",
 	"node:kube_unrequested:placeable",
 	"node:plimsoll_sample_timestamp_seconds:trusted",
 	"node_resource_model:plimsoll_free_devices:placeable",
@@ -82,6 +83,7 @@ var recorded = []string{
 	"cluster:kueue_sample_timestamp_seconds:min",
 	"device:plimsoll_utilization:ratio",
 	"device:plimsoll_allocation:info",
+	"owner_model:plimsoll_utilization:avg",
 	"device:plimsoll_idle_since_timestamp_seconds:min",
 	"cluster:plimsoll_device_sample_timestamp_seconds:min",
 }
@@ -156,6 +158,9 @@ func (h *history) addNode(c *randomCluster) {
 		n.Devices = int64(pick(h, 1, 4, 8, 8, 8))
 		n.Model = map[string]string{tpu: v5e}[n.Resource]
 		n.Model = cmp.Or(n.Model, pick(h, h100, h100, l40s))
+	}
+	if h.oneIn(2) {
+		n.Labels["cloud.google.com/gce-topology-block"] = pick(h, "a", "b")
 	}
 	c.snap.Nodes = append(c.snap.Nodes, n)
 }
@@ -299,7 +304,7 @@ func (h *history) scrape(t *testing.T, c *randomCluster, stores ...*metrics.Stor
 // compareModes runs one history. It adds the number of series of each query to results.
 func compareModes(t *testing.T, seed uint64, rules *metrics.Rules, queries []string, results map[string]int) {
 	h := newHistory(seed)
-	closed := newStore(t, metrics.Options{Devices: true})
+	closed := newStore(t, metrics.Options{Devices: true, Topology: true})
 	ruled := newStore(t, metrics.Options{Mode: metrics.RulesEngine, Rules: rules})
 	reusing := newStore(t, metrics.Options{Mode: metrics.RulesEngine, Rules: rules})
 	metrics.EvaluateAlways(ruled)

@@ -49,8 +49,10 @@ type Options struct {
 	Retention time.Duration
 	// ScrapeInterval is the step of subqueries without one. Default 15 s.
 	ScrapeInterval time.Duration
-	// Devices: ClosedForm also records the rules about single devices that ReclaimPolicies read.
+	// Devices: ClosedForm also records the rules about single devices and owners that ReclaimPolicies and JobProfiles read.
 	Devices bool
+	// Topology: ClosedForm also records the domains of nodes.
+	Topology bool
 }
 
 // Store is the metrics store of all clusters. It is safe for concurrent use.
@@ -65,6 +67,7 @@ type Store struct {
 	memo      memo
 	memoizes  bool // false only in tests
 	ofDevices bool // see Options.Devices
+	domains   bool // see Options.Topology
 	clusters  map[string]*cluster
 	names     []string // of the clusters, in the order of their first scrape
 	dropped   int64    // time of the last drop
@@ -92,7 +95,7 @@ func NewStore(o Options) (*Store, error) {
 		return nil, errors.New("the retention must be at least 6 minutes, because queries look back 5 minutes")
 	}
 	s := &Store{
-		mode: o.Mode, retention: o.Retention.Milliseconds(), table: newTable(), memo: memo{}, memoizes: true, ofDevices: o.Devices, clusters: map[string]*cluster{}, dropped: math.MinInt64,
+		mode: o.Mode, retention: o.Retention.Milliseconds(), table: newTable(), memo: memo{}, memoizes: true, ofDevices: o.Devices, domains: o.Topology, clusters: map[string]*cluster{}, dropped: math.MinInt64,
 		devices: map[string][]string{}, sanitized: map[string]string{},
 		engine: promql.NewEngine(promql.EngineOpts{
 			MaxSamples: maxSamples, Timeout: queryTimeout, EnableAtModifier: true, EnableNegativeOffset: true,

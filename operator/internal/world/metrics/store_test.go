@@ -261,7 +261,7 @@ func TestInvalidUse(t *testing.T) {
 }
 
 // notModeled are series that rules of gates and ReclaimPolicies read and that no cluster of the world has.
-var notModeled = regexp.MustCompile(`^(kube_pod_init_container_.*|kube_pod_overhead_.*|DCGM_FI_DEV_FB_USED(_BYTES)?|DCGM_FI_DEV_GPU_UTIL_RATIO|DCGM_FI_PROF_GR_ENGINE_(ACTIVE|UTIL_RATIO)|plimsoll_device_idle_allocated_seconds|plimsoll_node_largest_free_group|plimsoll_device_share_(capacity|allocated))$`)
+var notModeled = regexp.MustCompile(`^(kube_pod_init_container_.*|kube_pod_overhead_.*|DCGM_FI_DEV_FB_USED(_BYTES)?|DCGM_FI_DEV_GPU_UTIL_RATIO|DCGM_FI_PROF_GR_ENGINE_(ACTIVE|UTIL_RATIO)|plimsoll_device_idle_allocated_seconds|plimsoll_node_largest_free_group|plimsoll_device_(share_(capacity|allocated)|fabric_info))$`)
 
 // The store exports all series that the rules of a gate's queries depend on.
 func TestRulesOfGatesHaveTheirSeries(t *testing.T) {
