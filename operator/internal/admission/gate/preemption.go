@@ -19,6 +19,11 @@ func (e *evaluation) roomByPreemption(r podRoom, c *Candidate, i int, view ledge
 	lower, borrowers := e.lowerPriorities(c.Name, view), e.borrowers(c, i, view)
 	r.lower = min(podsInPlaceOf(p, lower), r.shortage)
 	r.borrowed = min(podsInPlaceOf(p, borrowers), r.shortage-r.lower)
+	if empty := c.Shapes[i].EmptyFit; empty.Known { // victims on several nodes make no large node
+		most := math.Floor(empty.Value) - float64(ledger.SlotsTaken(e.facts.PodSets[:i], p, 0))
+		r.lower = min(r.lower, max(0, most-r.free))
+		r.borrowed = min(r.borrowed, max(0, most-r.free-r.lower))
+	}
 	r.onNodes += r.lower + r.borrowed
 	missing := e.missingQuota(c, i, view) - devicesOf(p, lower) - devicesOf(p, borrowers)
 	if missing <= 0 || e.rules.PreemptsUncounted {
