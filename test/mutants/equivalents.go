@@ -19,8 +19,6 @@ var equivalents = []equivalent{
 	{"PlimsollDeviceRowsRemapped", regexp.MustCompile(`^increase -> rate `), aboveZero},
 	{"node:plimsoll_unusable:info", regexp.MustCompile(`^max -> sum in .*kube_node_status_condition`),
 		"A condition is 0 or 1, so the sum is 0 if and only if the maximum is."},
-	{"node:kube_unrequested:placeable", regexp.MustCompile(`^matcher resource=~.* dropped`),
-		"The subtraction keeps the resources of both operands. The matcher of each only saves work."},
 	{"cluster_topology:plimsoll_tpu_chips:count", regexp.MustCompile(`^max -> (min|sum) in max by \(cluster, topology\)`),
 		"x, y and z follow from the topology, so each topology has one series."},
 }
