@@ -19,8 +19,6 @@ var equivalents = []equivalent{
 	{"PlimsollDeviceRowsRemapped", regexp.MustCompile(`^increase -> rate `), aboveZero},
 	{"node:plimsoll_unusable:info", regexp.MustCompile(`^max -> sum in .*kube_node_status_condition`),
 		"A condition is 0 or 1, so the sum is 0 if and only if the maximum is."},
-	{"node:kube_unrequested:placeable", regexp.MustCompile(`^matcher resource=~.* dropped`),
-		"The subtraction keeps the resources of both operands. The matcher of each only saves work."},
 	{"node_resource_state:plimsoll_excess_devices:sum", regexp.MustCompile(`^matcher unit="integer" dropped`),
 		"The names of resources in other units have no slash. The matcher only saves work."},
 	{"node_resource_state:plimsoll_excess_devices:sum", regexp.MustCompile(`^> -> >= in plimsoll_node_devices`),
