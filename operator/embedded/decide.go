@@ -3,6 +3,8 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -51,6 +53,21 @@ func (h *Hub) Admitted(job *batchv1.Job, cluster string) {
 
 // Ended records that a job has ended.
 func (h *Hub) Ended(job *batchv1.Job) { h.ledger.Release(uidOf(job)) }
+
+// Fit returns how many of a job's pods start on the cluster by the gate's fit query. It returns an error if the metrics
+// of the cluster do not state it.
+func (h *Hub) Fit(ctx context.Context, job *batchv1.Job, cluster string) (pods int, err error) {
+	room := h.measure(ctx, job).Room
+	if room.Fleet.Problem != "" {
+		return 0, errors.New(room.Fleet.Problem)
+	}
+	for _, c := range room.Candidates {
+		if c.Name == cluster && len(c.Shapes) == 1 && !c.SampledAt.IsZero() {
+			return int(c.Shapes[0].Fit.Value), nil // without a value, no node has the devices and the labels
+		}
+	}
+	return 0, fmt.Errorf("the fit of job %s on %s is unknown", job.Name, cluster)
+}
 
 // Explain returns the text that `kubectl plimsoll explain workload` prints for a job that
 // waits.

@@ -69,8 +69,8 @@ func TestHubPlacesJobsByMetricsAndLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = p.engine.Close() }()
-	if err := p.collect(ctx); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("collect returned %v, want the failure of c2's target", err)
+	if err := p.Collect(ctx); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("Collect returned %v, want the failure of c2's target", err)
 	}
 	gateManifest := readManifest(t, "gate.yaml")
 	h, err := NewHub(t.Context(), HubOptions{
@@ -86,6 +86,12 @@ func TestHubPlacesJobsByMetricsAndLedger(t *testing.T) {
 	}
 	if got := h.Scores("c2"); got["total"] != -100 {
 		t.Errorf("the scores of c2 are %v, want -100 for a cluster without metrics", got)
+	}
+	if pods, err := h.Fit(ctx, job("first", 3), "c1"); err != nil || pods != 2 {
+		t.Errorf("%d pods of 3 devices fit on c1, want 2: %v", pods, err)
+	}
+	if pods, err := h.Fit(ctx, job("first", 3), "c2"); err == nil {
+		t.Errorf("%d pods fit on c2, want an error for a cluster without metrics", pods)
 	}
 	if d := h.Decide(ctx, job("first", 8)); d.Cluster != "c1" {
 		t.Fatalf("first: %+v, want c1", d)

@@ -86,7 +86,7 @@ func (p *Prometheus) Run(ctx context.Context) error {
 	defer tick.Stop()
 	defer drop.Stop()
 	for {
-		if err := p.collect(ctx); err != nil && ctx.Err() == nil {
+		if err := p.Collect(ctx); err != nil && ctx.Err() == nil {
 			p.logger.Error("Collection failed", "error", err)
 		}
 		select {
@@ -99,9 +99,9 @@ func (p *Prometheus) Run(ctx context.Context) error {
 	}
 }
 
-// collect scrapes all targets and then evaluates the rules, all with the same timestamp.
-// A target that fails does not affect the others.
-func (p *Prometheus) collect(ctx context.Context) error {
+// Collect scrapes all targets and then evaluates the rules, all with the same timestamp.
+// A target that fails does not affect the others. Run calls it each second.
+func (p *Prometheus) Collect(ctx context.Context) error {
 	at := time.Now()
 	bodies, errs := make([][]byte, len(p.targets)), make([]error, len(p.targets))
 	var g errgroup.Group

@@ -59,6 +59,7 @@ var quarters = [4]quarter{
 		{"TestPreemptionOnHub", 20},
 		{"TestIdleJobReturnsToItsQueue", 60},
 		{"TestVirtualNodePodsGetNodeSelector", 20},
+		{"TestFitEqualsTheScheduler", 100},
 		{"TestScenarios/whole-nodes", 21},
 		{"TestScenarios/worker-unreachable", 28},
 		{"TestScenarios/operator-gone", 9},

@@ -16,6 +16,9 @@ import (
 
 var httpPlain = &http.Client{Timeout: 3 * time.Second}
 
+// kubeStateMetrics is the job of kube-state-metrics among the scrape targets.
+const kubeStateMetrics = "kube-state-metrics"
+
 // scrapeTarget is one target of a Prometheus.
 type scrapeTarget struct {
 	job, addr, scheme, token string
@@ -63,18 +66,28 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: lab-metr
 subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: lab-prometheus}]
 `
 
+// KubeStateMetrics returns the host:port of the cluster's kube-state-metrics, or "" if it has none.
+func (c *Cluster) KubeStateMetrics() string {
+	for _, t := range c.fleet.targets.list(c.Name) {
+		if t.job == kubeStateMetrics {
+			return t.addr
+		}
+	}
+	return ""
+}
+
 func (c *Cluster) startKubeStateMetrics(ctx context.Context) error {
 	ports, err := freePorts(2)
 	if err != nil {
 		return err
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
-	c.fleet.targets.add(c.Name, scrapeTarget{job: "kube-state-metrics", addr: addr, scheme: "http"})
+	c.fleet.targets.add(c.Name, scrapeTarget{job: kubeStateMetrics, addr: addr, scheme: "http"})
 	return c.fleet.procs.Run(ctx, program{
 		name: c.Name + "-kube-state-metrics", path: c.fleet.bin.Path("kube-state-metrics"),
 		args: []string{"--kubeconfig=" + c.Kubeconfig, "--host=127.0.0.1", fmt.Sprintf("--port=%d", ports[0]),
 			"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", ports[1]), "--resources=nodes,pods,jobs,namespaces,serviceaccounts,configmaps,secrets,persistentvolumeclaims",
-			"--metric-labels-allowlist=nodes=[" + BlockLabel + "," + TPUTopologyLabel + "," + nodePoolLabel + "]"},
+			"--metric-labels-allowlist=nodes=[" + strings.Join([]string{BlockLabel, TPUTopologyLabel, nodePoolLabel, ProductLabel, CapacityTypeLabel}, ",") + "]"},
 		ready: httpReady("http://"+addr+"/healthz", httpPlain),
 	})
 }

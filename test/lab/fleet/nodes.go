@@ -36,6 +36,13 @@ const (
 	nodePoolLabel    = "cloud.google.com/gke-nodepool"
 )
 
+// ProductLabel is the label of a node with the model of its GPUs.
+const ProductLabel = "nvidia.com/gpu.product"
+
+// CapacityTypeLabel is a label of a node in EKS. kube-state-metrics reports it as
+// label_eks_amazonaws_com_capacity_type.
+const CapacityTypeLabel = "eks.amazonaws.com/capacityType"
+
 // startNodes creates the worker's GPU nodes, serves a PodResources socket for each
 // and runs kwok, which keeps the nodes ready.
 func (c *Cluster) startNodes(ctx, lifetime context.Context, w Worker) error {

@@ -99,7 +99,7 @@ func (m GPUModel) labelKey() string {
 	if m.TPU {
 		return "cloud.google.com/gke-tpu-accelerator"
 	}
-	return "nvidia.com/gpu.product"
+	return ProductLabel
 }
 
 // resource returns the resource by which pods request whole devices of the model.
