@@ -57,6 +57,24 @@ func TestPreemptionCountsLowerPriorities(t *testing.T) {
 	}
 }
 
+// Victims on several nodes make no node that is large enough: no more pods start than on empty nodes.
+func TestPreemptionMakesNoLargerNode(t *testing.T) {
+	l := ledger.New(0, 0)
+	for i := range 8 {
+		uid := string(rune('p' + i))
+		l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job(uid, 4, 1).PodSets})
+	}
+	r := rules()
+	r.Rank.Priority, r.PreemptsLowerPriority = 2, true
+	for empty, want := range map[float64]string{0: "", 1: "cluster1 has room for 1 such pod after preemption of lower priorities", 9: "cluster1 has room for 1 such pod after preemption of lower priorities"} {
+		c := withEmptyFit(withQuota(cluster("cluster1", 0, 0, 0, 64), 0), empty)
+		d := Decide(preempting(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
+		if (d.State == Ready) != (want != "") || want != "" && d.Message != want {
+			t.Errorf("room for %v pods on empty nodes: %s %q, want %q", empty, d.State, d.Message, want)
+		}
+	}
+}
+
 // Kueue on the worker preempts only for quota that its queue lacks. A queue with quota beside busy
 // nodes admits the workload, whose pods then find no node.
 func TestPreemptionNeedsAShortageOfQuota(t *testing.T) {

@@ -204,9 +204,10 @@ type lineSituation struct {
 	isLocal bool
 	prepare func(*bench)
 	// secretOn is the only cluster with the Secret; zoneOn that with nodes in zone b; cpuOn that with two CPU
-	// on a node; quota is the quota of the worker queues.
-	secretOn, zoneOn, cpuOn string
-	quota                   *float64
+	// on a node; emptyOn that whose nodes would have room if they were empty, if set; quota is the quota of the
+	// worker queues.
+	secretOn, zoneOn, cpuOn, emptyOn string
+	quota                            *float64
 }
 
 func lineSituations() []lineSituation {
@@ -237,8 +238,8 @@ func lineSituations() []lineSituation {
 		{name: "room on cluster2", room: oneOn("cluster2"), prepare: none},
 		{name: "cluster2 is held for half an hour", room: oneOn("cluster2"), prepare: heldFor(30 * time.Minute)},
 		{name: "cluster2 is held for two hours", room: oneOn("cluster2"), prepare: heldFor(2 * time.Hour)},
-		{name: "preemption on cluster2", room: oneOn(""), prepare: running(5), quota: ptr.To(0.0)},
-		{name: "preemption of a lower priority than the default on cluster2", room: oneOn(""), prepare: running(-5), quota: ptr.To(0.0)},
+		{name: "preemption on cluster2", room: oneOn(""), prepare: running(5), quota: ptr.To(0.0), emptyOn: "cluster2"},
+		{name: "preemption of a lower priority than the default on cluster2", room: oneOn(""), prepare: running(-5), quota: ptr.To(0.0), emptyOn: "cluster2"},
 		{name: "Secret on cluster1", spec: secrets, room: oneOn("cluster2"), prepare: none, secretOn: "cluster1"},
 		{name: "zone on cluster1", spec: zones, room: oneOn("cluster2"), prepare: none, zoneOn: "cluster1"},
 		{name: "two CPU on cluster1", room: oneOn("cluster2"), prepare: none, cpuOn: "cluster1"},
@@ -310,6 +311,8 @@ func (s situationSource) Query(ctx context.Context, expr string, at time.Time) (
 		return query.Result{Samples: []query.Sample{sample(s.situation.zoneOn, 1)}}, nil
 	case strings.Contains(expr, `{resource="cpu"} / 2`) && s.situation.cpuOn != "":
 		return query.Result{Samples: []query.Sample{sample(s.situation.cpuOn, 1)}}, nil
+	case strings.Contains(expr, "plimsoll_devices:placeable") && s.situation.emptyOn != "":
+		return query.Result{Samples: []query.Sample{sample(s.situation.emptyOn, 1)}}, nil
 	case strings.Contains(expr, "kueue_unreserved_quota") && s.situation.quota != nil:
 		return query.Result{Samples: []query.Sample{sample("cluster1", *s.situation.quota), sample("cluster2", *s.situation.quota)}}, nil
 	}
