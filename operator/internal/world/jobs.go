@@ -157,6 +157,8 @@ type Run struct {
 	misled bool
 	// falseSince is since when statements of its message are false.
 	falseSince map[string]time.Time
+	// inLineAt is when it last waited behind a job of the same request, whose message is the one that is kept up to date.
+	inLineAt time.Time
 	// fitsSince is since when a cluster is free for the waiting job.
 	fitsSince time.Time
 	wait      wait

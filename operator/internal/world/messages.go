@@ -75,9 +75,12 @@ func (w *World) checkMessage(r *Run) {
 			if before, was := r.falseSince[text]; was {
 				since[text] = before
 			}
+			if r.waitsInLine() {
+				r.inLineAt = w.loop.Now()
+			}
 			if w.loop.Now().Sub(since[text]) > messageLag {
 				invariant := TrueMessage
-				if r.waitsInLine() {
+				if w.loop.Now().Sub(r.inLineAt) <= messageLag { // its turn has just come
 					invariant = TrueMessageInLine
 				}
 				w.broken(invariant, r.Name, "%s waits with the message %q, of which %q has not been true for %s", r.Name, check.Message, text, messageLag)
