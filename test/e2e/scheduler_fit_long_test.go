@@ -53,7 +53,7 @@ type fitRound struct {
 // The gate's default fit query over the shipped rules and a real kube-state-metrics equals the number of pods that a
 // real kube-scheduler then starts, on 1,000 random nodes with random pods. One third of the steps has fewer pods than
 // fit, the others have more. Pods start as on a kubelet: kube-state-metrics reports a sidecar as one only with the
-// status of its pod, so that the rules count less for a pod which is bound and has no status.
+// status of its pod, so that the rules count more for a pod which is bound and has no status.
 //
 // The pods differ from what a cluster may have in two ways. Their sidecars are listed before other init containers:
 // for a sidecar after a larger init container, kube-scheduler counts less than the rule. And they state no resources of
