@@ -54,7 +54,24 @@ func (c *Cluster) startNodes(ctx, lifetime context.Context, w Worker) error {
 	if err := c.startKwok(ctx); err != nil {
 		return err
 	}
+	if len(w.Nodes) > 0 {
+		if err := c.createSystemPod(ctx, w.Nodes[0].Name); err != nil {
+			return err
+		}
+	}
 	return c.watchPods(lifetime)
+}
+
+// createSystemPod creates a pod that always runs. Each real cluster has some, at least that of kube-state-metrics; the
+// rules do not trust a kube-state-metrics that reports none.
+func (c *Cluster) createSystemPod(ctx context.Context, node string) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "node-agent"}, Spec: corev1.PodSpec{
+		NodeName: node, Containers: []corev1.Container{{Name: "agent", Image: "example.com/node-agent"}},
+		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}
+	if err := c.Client.Create(ctx, pod); err != nil {
+		return fmt.Errorf("system pod: %w", err)
+	}
+	return nil
 }
 
 // addNode creates a node, serves its PodResources socket and adds its exporter to the scrape
