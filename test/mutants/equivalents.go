@@ -19,8 +19,6 @@ var equivalents = []equivalent{
 	{"PlimsollDeviceRowsRemapped", regexp.MustCompile(`^increase -> rate `), aboveZero},
 	{"node:plimsoll_unusable:info", regexp.MustCompile(`^max -> sum in .*kube_node_status_condition`),
 		"A condition is 0 or 1, so the sum is 0 if and only if the maximum is."},
-	{"node_resource_state:plimsoll_excess_devices:sum", regexp.MustCompile(`^matcher unit="integer" dropped`),
-		"The names of resources in other units have no slash. The matcher only saves work."},
 	{"node_resource_state:plimsoll_excess_devices:sum", regexp.MustCompile(`^> -> >= in plimsoll_node_devices`),
 		"No devices add nothing to the sum."},
 	{"node_resource_model_state:plimsoll_devices:min", regexp.MustCompile(` in .*plimsoll_node_devices{state=~"allocatable\|free"} and on \(cluster, node, state\) node_resource_state:p|^matcher state=~"allocatable\|free" dropped`),
