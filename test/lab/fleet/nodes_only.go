@@ -57,15 +57,20 @@ func (f *Fleet) bootNodes(ctx, lifetime context.Context) error {
 }
 
 // serveNodeStates serves the series of kube-state-metrics that the recording rules read,
-// for nodes that are ready and schedulable.
+// for nodes that are ready and schedulable, and a pod that requests nothing.
 func (f *Fleet) serveNodeStates(lifetime context.Context, w Worker) (addr string, err error) {
 	var b strings.Builder
 	for _, n := range w.Nodes {
 		fmt.Fprintf(&b, "kube_node_status_condition{node=%q,condition=\"Ready\",status=\"true\"} 1\n", n.Name)
 		fmt.Fprintf(&b, "kube_node_spec_unschedulable{node=%q} 0\n", n.Name)
 		resource := strings.NewReplacer(".", "_", "/", "_").Replace(string(n.resource()))
-		fmt.Fprintf(&b, "kube_node_status_capacity{node=%q,resource=%q} %d\n", n.Name, resource, n.GPUs*max(n.Replicas, 1))
+		devices := n.GPUs * max(n.Replicas, 1)
+		fmt.Fprintf(&b, "kube_node_status_capacity{node=%q,resource=%q} %d\n", n.Name, resource, devices)
+		for resource, amount := range map[string]int{resource: devices, "cpu": 128, "memory": 1 << 40, "pods": 110} {
+			fmt.Fprintf(&b, "kube_node_status_allocatable{node=%q,resource=%q} %d\n", n.Name, resource, amount)
+		}
 	}
+	b.WriteString("kube_pod_status_phase{namespace=\"kube-system\",pod=\"kube-state-metrics\",phase=\"Running\"} 1\n")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
