@@ -96,6 +96,7 @@ var (
 		"kueue_cluster_queue_resource_reservation":   {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
 		"kueue_cluster_queue_nominal_quota":          {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
 		"kueue_cluster_queue_borrowing_limit":        {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
+		"kueue_cluster_queue_lending_limit":          {"cohort", "cluster_queue", "flavor", "resource", "replica_role"},
 		"kueue_cohort_subtree_quota":                 {"cohort", "flavor", "resource", "replica_role"},
 		"kueue_cohort_subtree_resource_reservations": {"cohort", "flavor", "resource", "replica_role"},
 		"kueue_cohort_info":                          {"cohort", "parent_cohort", "root_cohort", "replica_role"},

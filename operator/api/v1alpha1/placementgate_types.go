@@ -286,6 +286,42 @@ type WhenUnplaceable struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2592000
 	GiveUpAfterSeconds *int32 `json:"giveUpAfterSeconds,omitempty"`
+	// Behavior for a workload that no cluster of the gate could start, even if it were empty. The
+	// check says so at once, whatever the mode.
+	// +kubebuilder:default={}
+	// +optional
+	Never WhenNever `json:"never,omitempty"`
+}
+
+// NeverMode is the behavior of a workload that no cluster could start, even if it were empty.
+// +kubebuilder:validation:Enum=Park;Wait;Reject
+type NeverMode string
+
+// Modes of a workload that no cluster could start.
+const (
+	// NeverPark returns the quota until a cluster could start the workload.
+	NeverPark NeverMode = "Park"
+	// NeverWait treats the workload like all others without room.
+	NeverWait NeverMode = "Wait"
+	// NeverReject rejects the workload.
+	NeverReject NeverMode = "Reject"
+)
+
+// WhenNever is the behavior of a gate for a workload that no cluster could start.
+type WhenNever struct {
+	// Park: the workload returns its quota after afterSeconds, and queues again when a node or
+	// quota that could hold it appears. Wait: as any other workload without room. Reject: the gate
+	// rejects the workload after afterSeconds, and Kueue deactivates it. A component of a job of
+	// several workloads waits. Default Park.
+	// +kubebuilder:default=Park
+	// +optional
+	Mode NeverMode `json:"mode,omitempty"`
+	// Seconds for which fresh and complete metrics must prove it. Default 600, from 1 to 86400.
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	AfterSeconds int32 `json:"afterSeconds,omitempty"`
 }
 
 // StaleMode is the behavior of a gate without usable metrics.

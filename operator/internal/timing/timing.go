@@ -27,6 +27,9 @@ const (
 	// DefaultYieldAfter is the default of whenUnplaceable.yieldAfterSeconds. A yield restarts
 	// the workload's way to admission, so short waits must not cause one.
 	DefaultYieldAfter = 300 * time.Second
+	// DefaultNeverAfter is the default of whenUnplaceable.never.afterSeconds. A pool of nodes that is
+	// replaced is back before that.
+	DefaultNeverAfter = 600 * time.Second
 )
 
 // Reaction times of Kueue, measured on Kueue 0.19.

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -55,6 +57,11 @@ type Record struct {
 	// WaitsSince is when the workload first waited for a place since the last nomination, if it
 	// has yielded since.
 	WaitsSince time.Time `json:"waitsSince,omitzero"`
+	// Returned is the quota that a yielded or parked workload gave back: its queue and flavors.
+	Returned *kueue.Admission `json:"returned,omitempty"`
+	// Parked is why no cluster could start the workload, if it returned its quota for that reason. Empty means that it
+	// did not.
+	Parked string `json:"parked,omitempty"`
 	// SleepsUntil is when the operator activates a workload that it deactivated. Zero means active.
 	SleepsUntil time.Time `json:"sleepsUntil,omitzero"`
 	// Reclaimed is the last time that a ReclaimPolicy returned the workload to its queue.
@@ -96,7 +103,7 @@ func Decode(annotations map[string]string) (Record, error) {
 			return Record{}, fmt.Errorf("annotation %s: the number %d is not from the operator", v1alpha1.DispatchAnnotation, n)
 		}
 	}
-	r.Reason = printable(r.Reason)
+	r.Reason, r.Parked = printable(r.Reason), printable(r.Parked)
 	for i := range r.Nominated {
 		r.Nominated[i] = printable(r.Nominated[i])
 	}
@@ -234,13 +241,39 @@ func (r Record) Revoked(nominated, seen []string) []string {
 
 // Yielded records that the workload returned the quota that it held since quotaSince.
 func (r Record) Yielded(quotaSince, now time.Time) Record {
+	r = r.returning(quotaSince, now)
+	r.LastYield, r.Reason = timestamp(now), "Yield"
+	r.Yields++
+	return r
+}
+
+// Park records that the workload returned its quota until a cluster could start it. why states what all clusters lack.
+func (r Record) Park(why string, quotaSince, now time.Time) Record {
+	r = r.returning(quotaSince, now)
+	r.Reason, r.Parked = "Parked", why
+	return r
+}
+
+// returning records that the workload returns its quota, and keeps its place in the gate's order.
+func (r Record) returning(quotaSince, now time.Time) Record {
 	r = r.CountUnplaced(false, quotaSince, now)
 	if r.WaitsSince.IsZero() {
 		r.WaitsSince = timestamp(quotaSince)
 	}
-	r.LastYield, r.Reason = timestamp(now), "Yield"
-	r.SleepsUntil = r.LastYield.Add(timing.YieldSleep)
-	r.Yields++
+	r.SleepsUntil = timestamp(now).Add(timing.YieldSleep)
+	return r
+}
+
+// WithReturned keeps what the returned quota assigned: a queue, and flavors and numbers of pods for each pod set.
+func (r Record) WithReturned(quota *kueue.Admission) Record {
+	if quota == nil {
+		return r
+	}
+	kept := &kueue.Admission{ClusterQueue: quota.ClusterQueue}
+	for _, a := range quota.PodSetAssignments {
+		kept.PodSetAssignments = append(kept.PodSetAssignments, kueue.PodSetAssignment{Name: a.Name, Flavors: a.Flavors, Count: a.Count})
+	}
+	r.Returned = kept
 	return r
 }
 
@@ -278,7 +311,7 @@ func (r Record) Pause() time.Duration {
 
 // Woken records that the deactivated workload is active again.
 func (r Record) Woken() Record {
-	r.SleepsUntil = time.Time{}
+	r.SleepsUntil, r.Returned, r.Parked = time.Time{}, nil, ""
 	return r
 }
 

@@ -95,7 +95,9 @@ func (e *Engine) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) l
 		failed = s.FailedStart()
 	}
 	h.FailedStart = cmp.Or(failed, h.FailedStart)
-	e.Waiting.Remove(s.Key)
+	if s.Workload == nil || s.Workload.UID != uid || lifecycle.PhaseOf(s) != lifecycle.PhaseParked {
+		e.Waiting.Remove(s.Key)
+	}
 	clusters, podSets := e.Ledger.Reserved(string(uid))
 	var held bool
 	if how == endedFinished {

@@ -42,6 +42,10 @@ type ShapeMetrics struct {
 	Measured map[string]bool `json:"measured,omitempty"`
 	// EmptyFit is the number of pods that could start if the cluster were empty.
 	EmptyFit Number `json:"emptyFit,omitzero"`
+	// EmptyFitUncertain is true if the query emptyFit fails, or its response may lack data of the cluster.
+	EmptyFitUncertain bool `json:"emptyFitUncertain,omitempty"`
+	// LargestNode is the number of devices on the cluster's largest node. Only messages use it.
+	LargestNode Number `json:"largestNode,omitzero"`
 	// Largest is the number of free devices on the cluster's best node. Only messages use it.
 	Largest Number `json:"largest"`
 	// Headroom is the number of free devices.
@@ -56,6 +60,8 @@ type ShapeMetrics struct {
 	// Borrowed is the number of devices for which each ClusterQueue borrows quota on the worker. It
 	// is queried for workloads that may reclaim quota.
 	Borrowed map[string]Number `json:"borrowed,omitempty"`
+	// QuotaLimit is the number of devices that the worker's queue could reserve if nothing were reserved.
+	QuotaLimit Number `json:"quotaLimit,omitzero"`
 	// QuotaFailed is true if the quota query has no valid result.
 	QuotaFailed bool `json:"quotaFailed,omitempty"`
 	// QueueMissing is true if Kueue on the worker exports quotas, but none for a queue of

@@ -57,6 +57,10 @@ const (
 	ReasonAwaitingPrimary = "AwaitingPrimary"
 	// ReasonGateNotReady is set if the gate does not exist or cannot decide.
 	ReasonGateNotReady = "GateNotReady"
+	// ReasonNever is set if no cluster could start the workload, even if it were empty.
+	ReasonNever = "Never"
+	// ReasonParked is set if the workload returns its quota until a cluster could start it.
+	ReasonParked = "Parked"
 )
 
 // Decision for one workload.
@@ -69,6 +73,8 @@ type Decision struct {
 	Incomplete bool `json:"incomplete,omitempty"`
 	// NoRoomAnywhere is true if complete metrics prove that no candidate has room.
 	NoRoomAnywhere bool `json:"noRoomAnywhere,omitempty"`
+	// Prospect says whether a cluster could start the workload if it were empty.
+	Prospect Prospect `json:"prospect,omitempty"`
 	// Order of nomination: the chosen cluster, then all others that can take the workload.
 	Order []string `json:"order,omitempty"`
 	// Join is the cluster that the MultiKueueConfig should contain, because none of its members can
@@ -112,6 +118,11 @@ func (e *evaluation) decide(candidates []Candidate, fleet Fleet, view ledger.Vie
 			d.Reason, d.NoRoomAnywhere = pendingReason(d.Verdicts, fleet), noRoomAnywhere(d.Verdicts, fleet)
 			d.Join = e.bestOutside(d.Verdicts, attempt)
 		}
+	}
+	d.Prospect = e.prospect(candidates, fleet)
+	if d.State == Pending && d.Prospect == ProspectNever {
+		d.Reason, d.Message = ReasonNever, Truncate(e.neverMessage(candidates, d.Verdicts))
+		return d
 	}
 	d.Hold = e.hold(d, candidates, view)
 	d.Message = decisionMessage(e.facts, d, fleet, conditions, e.rules)

@@ -29,14 +29,11 @@ func fitQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 			{Name: QueryMeasured, PerShape: true, ObjectLabel: LabelMeasured, of: func(p shape.PodSet) string { return ifBesideDevices(p, measured(label, p)) }},
 		}
 	}
-	switch {
-	case spec.Hold.Mode == v1alpha1.HoldOff:
-	case spec.Queries.EmptyFit != "":
-		queries = append(queries, Query{Name: QueryEmptyFit, PerShape: true, Expr: spec.Queries.EmptyFit})
-	default:
-		queries = append(queries, Query{Name: QueryEmptyFit, PerShape: true, of: func(p shape.PodSet) string { return wholePods(label, p, devices, allocatable) }})
+	emptyFit := Query{Name: QueryEmptyFit, PerShape: true, Expr: spec.Queries.EmptyFit}
+	if emptyFit.Expr == "" {
+		emptyFit.of = func(p shape.PodSet) string { return wholePods(label, p, devices, allocatable) }
 	}
-	return queries
+	return append(queries, emptyFit, Query{Name: QueryLargestNode, PerShape: true, Expr: fmt.Sprintf(`max by (%s) (%s{resource="$resource",model="$model"})`, label, devices)})
 }
 
 // ifBesideDevices returns an expression, or none for pods that need nothing of their node beside devices.

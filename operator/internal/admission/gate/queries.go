@@ -21,12 +21,14 @@ const (
 	QueryMeasured     = "measured"
 	QueryLargest      = "largest"
 	QueryEmptyFit     = "emptyFit"
+	QueryLargestNode  = "largestNode"
 	QueryHeadroom     = "headroom"
 	QueryCapacity     = "capacity"
 	QueryPreference   = "preference"
 	QuerySampleTime   = "sampleTime"
 	QueryQuotaTime    = "quotaTime"
 	QueryQuota        = "quota"
+	QueryQuotaLimit   = "quotaLimit"
 	QueryKueueMetrics = "kueue"
 	QueryNominalQuota = "nominalQuota"
 	QueryBorrowed     = "borrowed"
@@ -130,6 +132,7 @@ func quotaQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	}
 	return []Query{
 		{Name: QueryQuota, PerShape: true, Remote: true, Expr: ofQueue("cluster_queue:kueue_unreserved_quota:max", label)},
+		{Name: QueryQuotaLimit, PerShape: true, Remote: true, Expr: ofQueue("cluster_queue:kueue_quota_limit:max", label)},
 		{Name: QueryKueueMetrics, Remote: true, Expr: fmt.Sprintf(`count by (%s) (cluster_queue:kueue_unreserved_quota:max)`, label)},
 	}
 }

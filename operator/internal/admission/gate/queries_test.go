@@ -42,20 +42,20 @@ func TestDefaultQueriesReadRecordingRules(t *testing.T) {
 func TestQueriesOfAGate(t *testing.T) {
 	times := []string{"sampleTime", "quotaTime, remote"}
 	fit, measured := []string{"fit, per shape", "deviceFit, per shape", "requestFit, per shape", "measured, per shape"}, []string{"headroom, per shape, default", "capacity, per shape, default", "largest, per shape"}
+	empty, quota := []string{"emptyFit, per shape", "largestNode, per shape"}, []string{"quota, per shape, remote", "quotaLimit, per shape, remote", "kueue, remote"}
 	quotas := []string{"nominalQuota, per shape, remote, reclaims", "borrowed, per shape, remote, reclaims, per queue"}
 	for _, tc := range []struct {
 		name string
 		spec v1alpha1.PlacementGateSpec
 		want []string
 	}{
-		{"defaults", v1alpha1.PlacementGateSpec{}, slices.Concat(times, fit, []string{"emptyFit, per shape"}, measured, []string{"quota, per shape, remote", "kueue, remote"}, quotas)},
-		{"without holds", v1alpha1.PlacementGateSpec{Hold: v1alpha1.GateHold{Mode: v1alpha1.HoldOff}}, slices.Concat(times, fit, measured, []string{"quota, per shape, remote", "kueue, remote"}, quotas)},
-		{"own queries for room", v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: "q", EmptyFit: "q"}}, slices.Concat(times, fit[:1], []string{"emptyFit, per shape"}, measured, []string{"quota, per shape, remote", "kueue, remote"}, quotas)},
+		{"defaults", v1alpha1.PlacementGateSpec{}, slices.Concat(times, fit, empty, measured, quota, quotas)},
+		{"own queries for room", v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: "q", EmptyFit: "q"}}, slices.Concat(times, fit[:1], empty, measured, quota, quotas)},
 		{"all", v1alpha1.PlacementGateSpec{
 			Queries:       v1alpha1.GateQueries{Quota: "q", Preference: "q"},
 			Conditions:    []v1alpha1.GateCondition{{Name: "power", Query: "q"}},
 			Prerequisites: []v1alpha1.GatePrerequisite{{Kind: v1alpha1.PrerequisiteSecret}},
-		}, slices.Concat(times[:1], fit, []string{"emptyFit, per shape"}, measured, []string{"quota, per shape, remote"}, quotas, []string{"preference", "conditions/power, per shape",
+		}, slices.Concat(times[:1], fit, empty, measured, []string{"quota, per shape, remote"}, quotas, []string{"preference", "conditions/power, per shape",
 			"prerequisites/Secret, remote", "prerequisites/Secret/reported, remote, any namespace"})},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -32,6 +32,8 @@ type Rules struct {
 	// SpareKnown is true if headroom and fit count the same devices, so that their difference
 	// is the number of devices on nodes without room for another pod.
 	SpareKnown bool
+	// EmptyFitKnown is true if emptyFit counts the same pods as fit.
+	EmptyFitKnown bool
 	// Hold are the gate's rules for holding a cluster.
 	Hold HoldRules
 	// Rank of the workload among those that wait.
@@ -64,14 +66,15 @@ type Reclaim struct {
 // RulesOf returns the parameters of a gate, with defaults for unset fields.
 func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
 	r := Rules{
-		Placement:    spec.PlacementRef.Namespace + "/" + spec.PlacementRef.Name,
-		Policies:     spec.Policies,
-		TierPoints:   DefaultTierPoints,
-		MaxSampleAge: timing.Seconds(spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge),
-		UnknownAfter: timing.Seconds(spec.Freshness.UnknownAfterSeconds, timing.DefaultUnknownAfter),
-		OnStale:      spec.Freshness.OnStale,
-		SpareKnown:   (spec.Queries.Fit == "") == (spec.Queries.Headroom == ""),
-		Hold:         holdRulesOf(spec),
+		Placement:     spec.PlacementRef.Namespace + "/" + spec.PlacementRef.Name,
+		Policies:      spec.Policies,
+		TierPoints:    DefaultTierPoints,
+		MaxSampleAge:  timing.Seconds(spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge),
+		UnknownAfter:  timing.Seconds(spec.Freshness.UnknownAfterSeconds, timing.DefaultUnknownAfter),
+		OnStale:       spec.Freshness.OnStale,
+		SpareKnown:    (spec.Queries.Fit == "") == (spec.Queries.Headroom == ""),
+		EmptyFitKnown: spec.Queries.Fit == "" || spec.Queries.EmptyFit != "",
+		Hold:          holdRulesOf(spec),
 	}
 	if spec.Advanced.TierPoints != nil {
 		r.TierPoints = *spec.Advanced.TierPoints

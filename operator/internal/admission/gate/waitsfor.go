@@ -73,6 +73,8 @@ func (s Snapshot) waitsForActivation(now time.Time) string {
 		why = ": ReclaimPolicy " + s.Dispatch.Reclaimed.Policy + " returned it to its queue, because " + s.Dispatch.Reclaimed.Cause
 	}
 	switch {
+	case s.Dispatch.Parked != "":
+		return "a cluster that could start the workload, which returned its quota until then: " + s.Dispatch.Parked
 	case until.IsZero():
 		return s.withConditionMessage("activation: spec.active is false", kueue.WorkloadEvicted)
 	case until.After(now):

@@ -136,6 +136,8 @@ func (r *Registry) GatesOf(clusters ...string) []string {
 // WaitSummary states how many workloads wait at a gate.
 type WaitSummary struct {
 	Workloads int32
+	// Parked is the number of workloads without quota that no cluster could start.
+	Parked int32
 	// Since is when the first of them started to wait; zero if none waits.
 	Since time.Time
 }
@@ -152,7 +154,7 @@ type DeviceKind struct {
 func (r *Registry) SetWaiting(name string, summary WaitSummary) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if summary.Workloads == 0 {
+	if summary.Workloads+summary.Parked == 0 {
 		delete(r.waiting, name)
 		return
 	}

@@ -21,8 +21,6 @@ type History struct {
 	// evictions is the number of the workload's evictions before this quota, and failedStarts are some of them.
 	evictions    int
 	failedStarts kueuestate.FailedStarts
-	// Admission is the last one of the workload by Kueue, also when its quota is lost.
-	Admission *kueue.Admission
 	// QuotaSeenAt is when the operator saw the quota, or a second after reservedAt if that is
 	// earlier.
 	QuotaSeenAt time.Time
@@ -62,6 +60,8 @@ type History struct {
 	PodsLate *LateAdmission
 	// LateAttempt is the last attempt that no cluster admitted in time.
 	LateAttempt int
+	// NeverSince is since when all decisions prove that no cluster could start the workload; zero = the last one does not.
+	NeverSince time.Time
 }
 
 // possibleCopies are the clusters that may hold a copy since the quota was lost.
@@ -99,7 +99,7 @@ func (h History) messageDelay(kind string, interval time.Duration, now time.Time
 // WithQuota begins a new reservation of quota.
 func (h History) WithQuota(wl *kueue.Workload, reservedAt, now time.Time) History {
 	h.ReservedAt, h.QuotaSeenAt, h.evictions = reservedAt, LatestPossible(reservedAt, now), kueuestate.CountEvictions(wl)
-	h.NominatedAt, h.admittedPods, h.failedStarts, h.Admission = time.Time{}, nil, kueuestate.FailedStartsOf(wl), wl.Status.Admission
+	h.NominatedAt, h.admittedPods, h.failedStarts = time.Time{}, nil, kueuestate.FailedStartsOf(wl)
 	return h
 }
 
@@ -165,6 +165,9 @@ func (h History) WithoutQuota(endedByWorker bool, now time.Time) History {
 func (h History) After(next Step) History {
 	if next.PodsLate != nil {
 		h.PodsLate = next.PodsLate
+	}
+	if next.Decision != nil {
+		h.NeverSince = next.NeverSince
 	}
 	if next.LateAttempt > 0 {
 		h.LateAttempt = next.LateAttempt

@@ -85,13 +85,52 @@ func yielded(until time.Duration, active bool) func(*Situation) {
 	}
 }
 
+// parked is a workload that was parked some time ago.
+func parked(ago time.Duration) func(*Situation) {
+	return func(s *Situation) {
+		quota := s.Workload.Status.Admission
+		inOrder(yielded(0, false), quotaReturned(ago))(s)
+		record := dispatch.Record{Attempt: 1, SleepsUntil: fixture.Noon, Reason: gate.ReasonParked, Parked: "can never start here: no cluster has nodes with X"}
+		fixture.WithRecord(s.Workload, record.WithReturned(quota))
+		s.Workload.Status.Admission = quota // see Reconciler.observe
+		for i := range s.Room.Candidates {
+			s.Room.Candidates[i].SampledAt = s.Now
+		}
+	}
+}
+
+// neverFits makes the nodes of all clusters too small, even if they were empty.
+func neverFits(s *Situation) {
+	noRoom(s)
+	for i := range s.Room.Candidates {
+		s.Room.Candidates[i].SampledAt = s.Now
+		for n := range s.Room.Candidates[i].Shapes {
+			s.Room.Candidates[i].Shapes[n].EmptyFit, s.Room.Candidates[i].Shapes[n].LargestNode = gate.Known(0), gate.Known(1)
+		}
+	}
+}
+
+// fitsEmpty makes the nodes of all clusters large enough.
+func fitsEmpty(s *Situation) {
+	for i := range s.Room.Candidates {
+		for n := range s.Room.Candidates[i].Shapes {
+			s.Room.Candidates[i].Shapes[n].EmptyFit = gate.Known(8)
+		}
+	}
+}
+
+// neverFor is a workload that no cluster could start for some time.
+func neverFor(d time.Duration) func(*Situation) {
+	return func(s *Situation) { s.History.NeverSince = s.Now.Add(-d) }
+}
+
 // yieldedByPreemptor is a workload whose pause after a yield has been over for a time, and whose queue preempts.
 func yieldedByPreemptor(ago time.Duration) func(*Situation) {
 	return func(s *Situation) {
-		s.History.Admission = s.Workload.Status.Admission
+		quota := s.Workload.Status.Admission
 		inOrder(yielded(0, false), quotaReturned(ago))(s)
-		fixture.WithRecord(s.Workload, dispatch.Record{Attempt: 1, Yields: 1, Reason: gate.ReasonYield, LastYield: fixture.Noon, SleepsUntil: fixture.Noon})
-		s.Workload.Status.Admission, s.Queue.CanPreempt = s.History.Admission, true // see Reconciler.observe
+		fixture.WithRecord(s.Workload, dispatch.Record{Attempt: 1, Yields: 1, Reason: gate.ReasonYield, LastYield: fixture.Noon, SleepsUntil: fixture.Noon}.WithReturned(quota))
+		s.Workload.Status.Admission, s.Queue.CanPreempt = quota, true // see Reconciler.observe
 		s.Gate.Spec.WhenUnplaceable.Mode = v1alpha1.UnplaceableYield
 		for i := range s.Room.Candidates {
 			s.Room.Candidates[i].SampledAt = s.Now
@@ -234,7 +273,16 @@ func TestPhaseOf(t *testing.T) {
 		{"yielded half an hour ago, and its queue preempts", yieldedByPreemptor(timing.LastYieldPause), PhaseReturning},
 		{"yielded, its queue preempts, and the gate no longer yields", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) { s.Gate.Spec.WhenUnplaceable.Mode = v1alpha1.UnplaceableWait }), PhaseReturning},
 		{"yielded, and its queue does not preempt", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) { s.Queue.CanPreempt = false }), PhaseReturning},
-		{"yielded, and another process knows its quota", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) { s.History.Admission = nil }), PhaseReturning},
+		{"yielded, and the record does not say which quota", inOrder(yieldedByPreemptor(time.Minute), func(s *Situation) {
+			fixture.WithRecord(s.Workload, dispatch.Record{Attempt: 1, Yields: 1, Reason: gate.ReasonYield, LastYield: fixture.Noon, SleepsUntil: fixture.Noon})
+		}), PhaseReturning},
+		{"parked", parked(timing.YieldSleep), PhaseParked},
+		{"parked for a week", parked(7 * 24 * time.Hour), PhaseParked},
+		{"parked, and its pause lasts", parked(timing.YieldSleep - time.Second), PhaseYielded},
+		{"parked, and a user activated it", inOrder(parked(time.Minute), func(s *Situation) { s.Workload.Spec.Active = nil }), PhaseReturning},
+		{"parked, and the gate no longer parks", inOrder(parked(time.Minute), func(s *Situation) { s.Gate.Spec.WhenUnplaceable.Never.Mode = v1alpha1.NeverWait }), PhaseReturning},
+		{"parked, and the gate was deleted", inOrder(parked(time.Minute), noGate), PhaseReturning},
+		{"parked, and the gate has a problem", inOrder(parked(time.Minute), func(s *Situation) { s.Gate.Problem = "no Placement" }), PhaseParked},
 		{"Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch},
 		{"Ready, another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady},
 		{"nomination removed", revoked, PhaseRevoked},
@@ -304,6 +352,7 @@ func TestNext(t *testing.T) {
 	shapeKey := gatestate.QueryKey{Gate: "gpu", Facts: "two devices"}
 	placeable := gate.Decision{State: gate.Ready, Reason: gate.ReasonPlaceable, Message: room, Order: []string{"cluster1"}}
 	full := gate.Decision{State: gate.Pending, Reason: gate.ReasonNoRoom, NoRoomAnywhere: true, Message: "no cluster has 2 free nvidia.com/gpu on one node: best is cluster2 with 0 in total"}
+	never := gate.Decision{State: gate.Pending, Reason: gate.ReasonNever, NoRoomAnywhere: true, Prospect: gate.ProspectNever, Message: "can never start here: no node holds a pod of 2 nvidia.com/gpu: the largest, on cluster2, has 1"}
 	readyWrite := Write{Check: &CheckWrite{Names: own, Decision: placeable, MessageKind: gate.ReasonPlaceable, RememberReason: true},
 		Event: &Notice{Reason: gate.ReasonPlaceable, Message: room}}
 	first := fixture.RecordOf(fixture.Noon, "cluster1")
@@ -390,6 +439,20 @@ func TestNext(t *testing.T) {
 			return Step{Decision: &d, Wait: waitsWith(gateKey, nil),
 				Writes: []Write{{Check: &CheckWrite{Names: own, Decision: d, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
 		}, PhaseAwaitingPrimary},
+		{"parked, and no cluster could start it", inOrder(parked(time.Minute), neverFits), PhaseParked, func(s *Situation) Step {
+			e := s.WaitEntry(s.Room.Key)
+			e.Parked = true
+			return Step{Wait: &e}
+		}, PhaseParked},
+		{"parked, and metrics do not say", inOrder(parked(time.Minute), neverFits, func(s *Situation) { s.Room.Fleet.Problem = "fit: timeout" }), PhaseParked, func(s *Situation) Step {
+			e := s.WaitEntry(s.Room.Key)
+			e.Parked = true
+			return Step{Wait: &e}
+		}, PhaseParked},
+		{"parked, and an empty cluster could start it", inOrder(parked(time.Minute), noRoom, fitsEmpty), PhaseParked, func(s *Situation) Step {
+			active := true
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: s.Record.Woken(), Active: &active}}}}
+		}, PhaseIdle},
 		{"no cluster admits it", inOrder(sentTo(fixture.Noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(s *Situation) Step {
 			inactive := false
 			return Step{Requeued: true, Writes: []Write{{Record: &RecordWrite{Record: s.Record.AvoidIfOther("cluster1", s.Now.Add(timing.StartAvoidance), "did not admit it, and is avoided until 12:40:00 UTC").Requeued("NotAdmitted", s.Now), Active: &inactive},
@@ -465,8 +528,31 @@ func TestNext(t *testing.T) {
 			d, active := full, false
 			d.State, d.Reason, d.Message = gate.Retry, gate.ReasonYield, "returns its quota for other workloads: "+full.Message
 			return Step{Decision: &d, Reservation: &Reservation{}, Writes: []Write{{
-				Record: &RecordWrite{Record: dispatch.Record{}.Yielded(fixture.Noon, s.Now), Active: &active, Reason: gate.ReasonYield}, Event: &Notice{Reason: gate.ReasonYield, Message: d.Message}}}}
+				Record: &RecordWrite{Record: dispatch.Record{}.Yielded(fixture.Noon, s.Now).WithReturned(s.Workload.Status.Admission), Active: &active, Reason: gate.ReasonYield}, Event: &Notice{Reason: gate.ReasonYield, Message: d.Message}}}}
 		}, PhaseYielded},
+		{"waiting, can never start", neverFits, PhaseWaiting, func(s *Situation) Step {
+			d := never
+			return Step{Wait: waitsWith(shapeKey, twoDevices), Decision: &d, NeverSince: s.Now, RequeueAfter: timing.DefaultNeverAfter, Reservation: &Reservation{}, Writes: []Write{{
+				Check: &CheckWrite{Names: own, Decision: d, MessageKind: gate.ReasonNever, RememberReason: true}, Event: &Notice{Reason: gate.ReasonNever, Message: d.Message}}}}
+		}, PhaseWaiting},
+		{"waiting, could never start for long enough", inOrder(neverFits, neverFor(timing.DefaultNeverAfter)), PhaseWaiting, func(s *Situation) Step {
+			d, inactive := never, false
+			d.State, d.Reason = gate.Retry, gate.ReasonParked
+			return Step{Decision: &d, NeverSince: s.History.NeverSince, Reservation: &Reservation{}, Writes: []Write{{
+				Record: &RecordWrite{Record: dispatch.Record{}.Park(d.Message, fixture.Noon, s.Now).WithReturned(s.Workload.Status.Admission), Active: &inactive, Reason: gate.ReasonParked},
+				Event:  &Notice{Reason: gate.ReasonParked, Message: d.Message}}}}
+		}, PhaseYielded},
+		{"waiting, could never start, and the gate rejects", inOrder(neverFits, neverFor(timing.DefaultNeverAfter), func(s *Situation) { s.Gate.Spec.WhenUnplaceable.Never.Mode = v1alpha1.NeverReject }), PhaseWaiting, func(s *Situation) Step {
+			d := never
+			d.State, d.Message = gate.Rejected, "gave up: "+d.Message
+			return Step{Decision: &d, NeverSince: s.History.NeverSince, Reservation: &Reservation{}, Writes: []Write{{
+				Check: &CheckWrite{Names: own, Decision: d, MessageKind: gate.ReasonNever, RememberReason: true}, Event: &Notice{Warning: true, Reason: gate.ReasonNever, Message: d.Message}}}}
+		}, PhaseIdle},
+		{"waiting, could never start, and the gate lets it wait", inOrder(neverFits, neverFor(time.Hour), func(s *Situation) { s.Gate.Spec.WhenUnplaceable.Never.Mode = v1alpha1.NeverWait }), PhaseWaiting, func(s *Situation) Step {
+			d := never
+			return Step{Wait: waitsWith(shapeKey, twoDevices), Decision: &d, NeverSince: s.History.NeverSince, Reservation: &Reservation{}, Writes: []Write{{
+				Check: &CheckWrite{Names: own, Decision: d, MessageKind: gate.ReasonNever, RememberReason: true}, Event: &Notice{Reason: gate.ReasonNever, Message: d.Message}}}}
+		}, PhaseWaiting},
 		{"waiting, no room, given up", inOrder(noRoom, func(s *Situation) {
 			after := int32(60)
 			s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds = &after

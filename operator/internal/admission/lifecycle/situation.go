@@ -199,7 +199,7 @@ func (s *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateS
 func (s *Situation) MayYield() bool {
 	rule := s.Gate.Spec.WhenUnplaceable
 	switch {
-	case rule.Mode != v1alpha1.UnplaceableYield || s.Workload.Status.Admission == nil || s.Job.Cluster != "" || kueuestate.KeepsRetries(s.Workload) || s.Checks.Awaited(s.Workload) != "":
+	case rule.Mode != v1alpha1.UnplaceableYield || !s.mayReturnQuota():
 		return false
 	case PhaseOf(s) == PhaseAwaitingPrimary:
 		return mayYieldWithPrimary(s)

@@ -27,6 +27,8 @@ type Step struct {
 	Conflict *conflict
 	// Decision to count in the metrics; nil = the gate decided nothing.
 	Decision *gate.Decision
+	// NeverSince of the history after the decision.
+	NeverSince time.Time
 	// LateAttempt is the attempt that no cluster admitted in time; 0 = none.
 	LateAttempt int
 	// Mispredicted counts the late attempt as a misprediction of the gate.

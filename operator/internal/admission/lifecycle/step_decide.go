@@ -30,6 +30,7 @@ func stepDecide(s *Situation) Step {
 		next.Reservation = Reserve(s, clusters, d)
 	}
 	record := s.Record.Record
+	next.NeverSince = neverSince(s, d)
 	if d.State == gate.Pending {
 		d, record = WhenUnplaceable(s, d)
 	}
@@ -43,7 +44,7 @@ func stepDecide(s *Situation) Step {
 	if d.State == gate.Pending {
 		next.Wait = waitAfter(s, d, key)
 		if next.RequeueAfter == 0 {
-			next.RequeueAfter = earliest(unplaceableAfter(s), keepsMessage(s, d))
+			next.RequeueAfter = earliest(earliest(unplaceableAfter(s), neverAfter(s, d)), keepsMessage(s, d))
 		}
 	}
 	if d.State != gate.Ready || !s.MayNominate() {
@@ -260,6 +261,11 @@ func WhenUnplaceable(s *Situation, d gate.Decision) (gate.Decision, dispatch.Rec
 	record := s.Record.CountUnplaced(d.NoRoomAnywhere && rule.GiveUpAfterSeconds != nil && !isPlaced, since, s.Now)
 	if isPlaced {
 		return d, record
+	}
+	if d.Prospect == gate.ProspectNever && neverAfter(s, d) == 0 {
+		if ended := endNever(s, d); ended.State != gate.Pending {
+			return ended, record
+		}
 	}
 	unplaceable := gate.Unplaceable(d, rule, record, since, s.Now)
 	if unplaceable.State == gate.Retry && !s.Room.OthersPending {

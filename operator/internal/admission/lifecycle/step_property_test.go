@@ -151,8 +151,11 @@ func (c chance) observe(l *ledger.Ledger) *Situation {
 		s.MultiKueue.Connected, s.MultiKueue.Disconnected = c.clusters(), map[string]string{"cluster3": "is not connected by Kueue"}
 		c.history(&s.History)
 		awaitsRoom := c.oneIn(10)
-		if awaitsRoom {
-			yieldedByPreemptor(time.Duration(c.IntN(3600)) * time.Second)(s)
+		if away := time.Duration(c.IntN(3600)) * time.Second; awaitsRoom {
+			[]func(time.Duration) func(*Situation){yieldedByPreemptor, parked}[c.IntN(2)](away)(s)
+		}
+		if c.oneIn(8) {
+			inOrder(neverFits, neverFor(time.Duration(c.IntN(1200))*time.Second))(s)
 		}
 		if c.oneIn(20) {
 			s.History.Refusal = &Refusal{At: s.Now.Add(-time.Duration(c.IntN(80)) * time.Second), Message: "refused", OfCheck: c.oneIn(4)}
@@ -292,7 +295,7 @@ func forbidden(s *Situation, next Step) error {
 	switch {
 	case len(next.Writes) > 0 && (s.Workload == nil || PhaseOf(s) == PhaseCacheStale || kueuestate.IsFinished(s.Workload) || !s.Workload.DeletionTimestamp.IsZero()):
 		return fmt.Errorf("writes to an object that is gone, finished or not up to date")
-	case next.Wait != nil && (s.Workload == nil || !kueuestate.AcceptsCheckUpdate(s.Workload) || len(s.Checks.Own) == 0):
+	case next.Wait != nil && !next.Wait.Parked && (s.Workload == nil || !kueuestate.AcceptsCheckUpdate(s.Workload) || len(s.Checks.Own) == 0):
 		return fmt.Errorf("waits for a gate that may not decide")
 	case next.RequeueAfter < 0:
 		return fmt.Errorf("looks again after %s", next.RequeueAfter)
@@ -323,7 +326,7 @@ func forbidden(s *Situation, next Step) error {
 
 func forbiddenRecord(s *Situation, w *RecordWrite) error {
 	switch {
-	case (PhaseOf(s) == PhaseReturning || PhaseOf(s) == PhaseAwaitingRoom) && (w.Active == nil || *w.Active) && w.Record.SleepsUntil.IsZero():
+	case (PhaseOf(s) == PhaseReturning || PhaseOf(s) == PhaseAwaitingRoom || PhaseOf(s) == PhaseParked) && (w.Active == nil || *w.Active) && w.Record.SleepsUntil.IsZero():
 		return nil
 	case w.Active != nil && !*w.Active && s.Job.Cluster != "":
 		return fmt.Errorf("deactivates a component, so that MultiKueue deletes those that run on %s", s.Job.Cluster)

@@ -85,9 +85,14 @@ func (r Record) writeClock(record dispatch.Record) []Write {
 // reserve its quota again before Kueue looks at the others. The time to activate it is part
 // of the same request, so that a restart does not lose it.
 func WriteYield(s *Situation, d gate.Decision, record dispatch.Record) Write {
-	inactive := false
+	inactive, since := false, kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now)
+	if d.Reason == gate.ReasonParked {
+		record = record.Park(d.Message, since, s.Now)
+	} else {
+		record = record.Yielded(since, s.Now)
+	}
 	return Write{
-		Record: &RecordWrite{Record: record.Yielded(kueuestate.PendingSince(s.Workload, s.Checks.Own[0], s.Now), s.Now), Active: &inactive, Reason: d.Reason},
+		Record: &RecordWrite{Record: record.WithReturned(s.Workload.Status.Admission), Active: &inactive, Reason: d.Reason},
 		Event:  &Notice{Reason: d.Reason, Message: d.Message},
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -33,16 +32,10 @@ func (s *Situation) WouldPreempt(other PendingWorkload) bool {
 	return !q.Borrows && slices.Contains(q.Reclaim.Queues, other.ClusterQueue) && (q.Reclaim.AnyPriority || other.Priority < own)
 }
 
-// MayAwaitRoom reports whether a workload without quota has yielded, and waits for its return.
-func (s *Situation) MayAwaitRoom() bool {
-	return s.Record.hasYielded(s.Workload) && s.Record.Reason == gate.ReasonYield && s.History.Admission != nil &&
-		!kueuestate.IsActive(s.Workload) && !kueuestate.HoldsQuota(s.Workload)
-}
-
 // awaitsRoom reports whether a workload stays away after its pause, until it has room: for as long as the pauses between
 // yields last at most.
 func awaitsRoom(s *Situation) bool {
-	return s.MayAwaitRoom() && s.Queue.CanPreempt && s.Gate.Known && s.Gate.Problem == "" && len(s.Checks.Own) == 1 &&
+	return s.Returned() != nil && s.Record.Reason == gate.ReasonYield && s.Queue.CanPreempt && s.Gate.Known && s.Gate.Problem == "" && len(s.Checks.Own) == 1 &&
 		s.Gate.Spec.WhenUnplaceable.Mode == v1alpha1.UnplaceableYield && s.Now.Before(s.Record.LastYield.Add(timing.LastYieldPause))
 }
 

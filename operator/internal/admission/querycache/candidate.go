@@ -78,7 +78,13 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 	case gate.QueryFit:
 		c.Shapes[q.podSet].Fit = n
 	case gate.QueryEmptyFit:
-		c.Shapes[q.podSet].EmptyFit = n
+		c.Shapes[q.podSet].EmptyFit, c.Shapes[q.podSet].EmptyFitUncertain = n, q.result.err != nil || q.result.lacks(cluster)
+	case gate.QueryLargestNode:
+		c.Shapes[q.podSet].LargestNode = n
+	case gate.QueryQuotaLimit:
+		if q.result.err == nil && !q.result.lacks(cluster) {
+			c.Shapes[q.podSet].QuotaLimit = n
+		}
 	case gate.QueryDeviceFit:
 		c.Shapes[q.podSet].DeviceFit = n
 	case gate.QueryRequestFit:

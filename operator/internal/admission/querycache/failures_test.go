@@ -31,7 +31,7 @@ func TestFailureMessageOfFailingQueries(t *testing.T) {
 	f.clock.add(time.Minute)
 	f.refresh()
 	f.wantFailureMessage(t, "the source fails",
-		"failing since 2026-05-01T12:00:00Z: capacity, conditions/freeze, conditions/power, fit, headroom, largest, sampleTime: connection refused")
+		"failing since 2026-05-01T12:00:00Z: capacity, conditions/freeze, conditions/power, emptyFit, fit, headroom, largest, largestNode, sampleTime: connection refused")
 	f.source.err = nil
 	f.gate.Generation++
 	f.gate.Spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: `frozen`, Scope: v1alpha1.ScopeFleet}}

@@ -114,7 +114,7 @@ type fixture struct {
 
 func newFixture(spec v1alpha1.PlacementGateSpec) *fixture {
 	if spec.Hold.Mode == "" {
-		spec.Hold.Mode = v1alpha1.HoldOff // one query less
+		spec.Queries.EmptyFit = "empty_pods" // the fake source tells queries apart by a part of them
 	}
 	c := &clock{time: noon}
 	f := &fixture{source: &fakeSource{responses: map[string]query.Result{}, clock: c}, clock: c}

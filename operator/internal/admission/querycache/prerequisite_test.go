@@ -152,9 +152,9 @@ func TestNoQueriesForPrerequisites(t *testing.T) {
 			f := newPrerequisiteFixture()
 			tc.change(f)
 			results, _ := f.results(t)
-			want := []string{"sampleTime", "fit", "headroom", "capacity", "largest"}
+			want := []string{"sampleTime", "fit", "emptyFit", "largestNode", "headroom", "capacity", "largest"}
 			if f.facts.Remote {
-				want = append(want, "quotaTime", "quota", "kueue")
+				want = append(want, "quotaTime", "quota", "quotaLimit", "kueue")
 			}
 			if got := len(f.source.queries); got != len(want) {
 				t.Errorf("%d queries %q\nwant %v", got, f.source.queries, want)

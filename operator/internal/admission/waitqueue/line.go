@@ -24,6 +24,9 @@ type Entry struct {
 	Aging time.Duration
 	// PodSets request the devices that the workload competes for.
 	PodSets []shape.PodSet
+	// Parked is true if the workload waits for a cluster that could start it. It looks only in the wake-ups of all
+	// lines, and delays no other one.
+	Parked bool
 	// HasRoom is true if a cluster has room and the workload waits for its turn.
 	HasRoom bool
 }
@@ -31,12 +34,13 @@ type Entry struct {
 // IsInLineOf reports whether both workloads wait in the same line.
 func (e Entry) IsInLineOf(other Entry) bool { return e.line() == other.line() }
 
-func (e Entry) line() lineKey { return lineKey{e.Key, e.Limits} }
+func (e Entry) line() lineKey { return lineKey{e.Key, e.Limits, e.Parked} }
 
 // lineKey identifies the workloads of a line.
 type lineKey struct {
 	gatestate.QueryKey
 	limits string
+	parked bool
 }
 
 // line holds the workloads of one lineKey. What one of them gets depends on its rank alone, so
@@ -105,7 +109,7 @@ func (l *line) firstExcept(workload types.NamespacedName, now time.Time) *Entry 
 }
 
 func (l *line) competesWith(podSets []shape.PodSet) bool {
-	return ledger.ShareDevices(l.podSets, podSets)
+	return !l.key.parked && ledger.ShareDevices(l.podSets, podSets)
 }
 
 func comparePriority(a, b *Entry) int { return a.Rank.ComparePriority(b.Rank) }

@@ -113,12 +113,24 @@ func (q *Queue) insert(e *Entry) *line {
 	}
 	q.workloads[e.Workload] = e
 	l.insert(e)
-	g.summary.Workloads++
-	if g.summary.Since.IsZero() || e.Rank.Since.Before(g.summary.Since) {
-		g.summary.Since = e.Rank.Since
-	}
+	g.count(e, 1)
 	q.registry.SetWaiting(e.Key.Gate, g.summary)
 	return l
+}
+
+// count adds a workload to the summary, or removes it.
+func (g *gateQueue) count(e *Entry, n int32) {
+	if e.Parked {
+		g.summary.Parked += n
+		return
+	}
+	g.summary.Workloads += n
+	switch {
+	case g.summary.Workloads == 0:
+		g.summary.Since = time.Time{}
+	case n > 0 && (g.summary.Since.IsZero() || e.Rank.Since.Before(g.summary.Since)):
+		g.summary.Since = e.Rank.Since
+	}
 }
 
 // Devices returns the number of devices that the waiting workloads of each gate request.
@@ -127,6 +139,9 @@ func (q *Queue) Devices() map[string]map[gatestate.DeviceKind]int64 {
 	defer q.mu.Unlock()
 	sums := map[string]map[gatestate.DeviceKind]int64{}
 	for _, e := range q.workloads {
+		if e.Parked {
+			continue
+		}
 		of := sums[e.Key.Gate]
 		if of == nil {
 			of = map[gatestate.DeviceKind]int64{}
@@ -166,9 +181,8 @@ func (q *Queue) remove(workload types.NamespacedName) *gateQueue {
 			delete(g.lineCounts, e.Key.Namespace)
 		}
 	}
-	g.summary.Workloads--
-	if g.summary.Workloads == 0 {
-		g.summary.Since = time.Time{}
+	g.count(e, -1)
+	if len(g.lines) == 0 {
 		delete(q.gates, e.Key.Gate)
 	}
 	q.registry.SetWaiting(e.Key.Gate, g.summary)
@@ -295,6 +309,9 @@ func (q *Queue) dueDevices(gateName string, g *gateQueue, now time.Time) devices
 func (g *gateQueue) oldestWait() time.Time {
 	var oldest time.Time
 	for _, l := range g.lines {
+		if l.key.parked {
+			continue
+		}
 		if since := l.bySince[0].Rank.Since; oldest.IsZero() || since.Before(oldest) {
 			oldest = since
 		}

@@ -146,7 +146,7 @@ type queueCollector struct {
 	gates           *gatestate.Registry
 	queue           *waitqueue.Queue
 	now             func() time.Time
-	waiting, oldest *prometheus.Desc
+	waiting, parked, oldest *prometheus.Desc
 	devices         *prometheus.Desc
 	failing         *prometheus.Desc
 }
@@ -159,6 +159,7 @@ func newQueueCollector(gates *gatestate.Registry, queue *waitqueue.Queue, now fu
 		devices: prometheus.NewDesc("plimsoll_gate_waiting_devices",
 			"Number of devices that the waiting workloads of the gate request, by resource and model. model is empty for workloads that may use any model.", []string{"gate", "resource", "model"}, nil),
 		waiting: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_waiting_workloads", Help: "Number of workloads that hold quota and wait for the gate, including gates that do not exist."}),
+		parked:  desc(prometheus.GaugeOpts{Name: "plimsoll_gate_parked_workloads", Help: "Number of workloads without quota that no cluster of the gate could start, even if it were empty."}),
 		oldest:  desc(prometheus.GaugeOpts{Name: "plimsoll_gate_oldest_waiting_seconds", Help: "Time since the longest waiting workload of the gate reserved quota, in seconds; 0 if no workload waits."}),
 		failing: desc(prometheus.GaugeOpts{Name: "plimsoll_gate_queries_failing",
 			Help: "1 while the last attempt of a query that the gate recently needed failed, or returned no result for some clusters. The gate's condition QueriesSucceeding names the query and the error."}),
@@ -167,6 +168,7 @@ func newQueueCollector(gates *gatestate.Registry, queue *waitqueue.Queue, now fu
 
 func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.waiting
+	ch <- c.parked
 	ch <- c.oldest
 	ch <- c.failing
 	ch <- c.devices
@@ -184,6 +186,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 			age = c.now().Sub(q.Since).Seconds()
 		}
 		ch <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, float64(q.Workloads), name)
+		ch <- prometheus.MustNewConstMetric(c.parked, prometheus.GaugeValue, float64(q.Parked), name)
 		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, age, name)
 		failing := 0.0
 		if c.gates.FailingQueries(name) != "" {

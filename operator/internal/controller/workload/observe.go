@@ -39,9 +39,9 @@ func (r *Reconciler) observe(ctx context.Context, s *lifecycle.Situation) (*life
 		return nil, err
 	}
 	r.engine.Recall(s, wl)
-	if s.MayAwaitRoom() { // the flavors and the queue of the quota that it has returned
+	if quota := s.Returned(); quota != nil {
 		returned := *wl
-		returned.Status.Admission = s.History.Admission
+		returned.Status.Admission = quota
 		s.Workload = &returned
 		return s, r.observeWorkload(ctx, s)
 	}

@@ -56,6 +56,7 @@ func (c *clusterState) evaluate(e *export) error {
 	if kueue := c.kueue.visible(e.at); len(kueue.data.quotas) > 0 {
 		for _, q := range kueue.data.quotas {
 			e.add("cluster_queue:kueue_unreserved_quota:max", q.unreserved, "cluster_queue", q.queue, "flavor", q.flavor, "resource", q.resource)
+			e.add("cluster_queue:kueue_quota_limit:max", q.limit, "cluster_queue", q.queue, "flavor", q.flavor, "resource", q.resource)
 			if q.inCohort {
 				e.add("cluster_queue:kueue_nominal_unreserved_quota:max", q.nominalUnreserved, "cluster_queue", q.queue, "flavor", q.flavor, "resource", q.resource)
 			}

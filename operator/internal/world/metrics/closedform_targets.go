@@ -145,6 +145,7 @@ type quota struct {
 	queue, flavor, resource string
 	unreserved              float64
 	nominalUnreserved       float64
+	limit                   float64
 	inCohort                bool
 }
 
@@ -154,13 +155,13 @@ func kueueDataOf(snap *Snapshot) kueueData {
 	for i := range snap.Queues {
 		q := &snap.Queues[i]
 		own := float64(q.Nominal - q.Reserved)
-		r := quota{queue: q.Name, flavor: q.Flavor, resource: q.Resource, inCohort: q.Cohort != "", nominalUnreserved: own, unreserved: own}
+		r := quota{queue: q.Name, flavor: q.Flavor, resource: q.Resource, inCohort: q.Cohort != "", nominalUnreserved: own, unreserved: own, limit: float64(q.Nominal)}
 		if r.inCohort {
-			r.unreserved += borrowingLimit(q)
+			r.unreserved, r.limit = r.unreserved+borrowingLimit(q), r.limit+borrowingLimit(q)
 		}
 		for _, c := range totals {
 			if c.name == q.Cohort && c.flavor == q.Flavor && c.resource == q.Resource && parents[c.name] == "" && c.quota > 0 { // Kueue exports no total of zero
-				r.unreserved = min(r.unreserved, c.quota-c.reserved)
+				r.unreserved, r.limit = min(r.unreserved, c.quota-c.reserved), min(r.limit, c.quota)
 			}
 		}
 		data.quotas = append(data.quotas, r)

@@ -286,6 +286,11 @@ func exportKueue(e *export, snap *Snapshot) {
 	for _, q := range snap.Queues {
 		e.add("kueue_cluster_queue_nominal_quota", float64(q.Nominal), "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
 		e.add("kueue_cluster_queue_borrowing_limit", borrowingLimit(&q), "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
+		lending := 0.0
+		if q.Cohort != "" {
+			lending = math.Inf(1)
+		}
+		e.add("kueue_cluster_queue_lending_limit", lending, "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
 		e.add("kueue_cluster_queue_resource_reservation", float64(q.Reserved), "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
 	}
 	for _, c := range cohortTotals(snap) {

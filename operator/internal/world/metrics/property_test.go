@@ -79,6 +79,7 @@ var recorded = []string{
 	"cluster_resource:plimsoll_usable_devices:sum",
 	"cluster:plimsoll_sample_timestamp_seconds:min",
 	"cluster_queue:kueue_unreserved_quota:max",
+	"cluster_queue:kueue_quota_limit:max",
 	"cluster_queue:kueue_nominal_unreserved_quota:max",
 	"cluster:kueue_sample_timestamp_seconds:min",
 	"device:plimsoll_utilization:ratio",

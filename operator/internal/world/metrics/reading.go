@@ -168,6 +168,7 @@ func (r *reading) shape(f *shape.Facts, p *shape.PodSet) gate.ShapeMetrics {
 		}
 		add(&m.Headroom, g.Nodes*free)
 		m.Largest = gate.Known(math.Max(m.Largest.Value, float64(free)))
+		m.LargestNode = gate.Known(math.Max(m.LargestNode.Value, float64(devices)))
 		if p.DevicesPerPod > 0 {
 			byDevices := free / p.DevicesPerPod
 			byRequests, isLimited := g.podsByRequests(p, g.CPUUsed, g.MemoryUsed)
@@ -193,7 +194,7 @@ func add(n *gate.Number, v int64) { *n = gate.Known(n.Value + float64(v)) }
 // addQuota adds what the worker's Kueue says of the queue with the name of the hub's. If the worker has a flavor with
 // the hub flavor's name, only that counts.
 func (r *reading) addQuota(m *gate.ShapeMetrics, f *shape.Facts, p *shape.PodSet) {
-	var own, nominal [2]gate.Number // of the flavor, of all flavors
+	var own, limit, nominal [2]gate.Number // of the flavor, of all flavors
 	if f.Reclaims {
 		m.Borrowed = map[string]gate.Number{}
 	}
@@ -206,6 +207,7 @@ func (r *reading) addQuota(m *gate.ShapeMetrics, f *shape.Facts, p *shape.PodSet
 		}
 		if q.queue == f.ClusterQueue || f.ClusterQueue == "" {
 			addQuota(&own, q.unreserved, isOfFlavor(q))
+			addQuota(&limit, q.limit, isOfFlavor(q))
 			if q.inCohort && f.Reclaims {
 				addQuota(&nominal, q.nominalUnreserved, isOfFlavor(q))
 			}
@@ -214,7 +216,7 @@ func (r *reading) addQuota(m *gate.ShapeMetrics, f *shape.Facts, p *shape.PodSet
 			m.Borrowed[q.queue] = gate.Known(m.Borrowed[q.queue].Value - q.nominalUnreserved)
 		}
 	}
-	m.Quota, m.NominalQuota = prefer(own), prefer(nominal)
+	m.Quota, m.QuotaLimit, m.NominalQuota = prefer(own), prefer(limit), prefer(nominal)
 	m.QueueMissing = len(r.quotas) > 0 && !own[1].Known
 }
 
