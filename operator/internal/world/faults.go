@@ -177,6 +177,9 @@ func (w *World) applyToCluster(f *Fault, c *cluster) (undo func(), isOfCluster b
 		lost := min(f.Amount, n.pool.Devices)
 		n.unusable = lost
 		return func() { n.unusable = 0; c.schedulePods() }, true
+	case NodeAdded:
+		c.addLarger(f.Amount)
+		return nil, true
 	case SchedulerDead:
 		c.schedulerDead = true
 		return func() { c.schedulerDead = false; c.schedulePods() }, true

@@ -39,6 +39,7 @@ func Random(seed uint64) Spec {
 	makeTrials(&s)
 	makeProfiles(&s)
 	makeCapacity(&s)
+	makeNever(&s)
 	return s
 }
 

@@ -117,6 +117,7 @@ func (w *World) check() {
 			w.checkCopies(r)
 		}
 		w.checkTogether(r)
+		w.checkNever(r, isCalm && !disturbed)
 		if disturbed || r.waitedAt != w.checks {
 			r.fitsSince, r.falseSince, r.wait.agedAt = time.Time{}, nil, time.Time{}
 			continue

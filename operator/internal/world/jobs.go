@@ -159,6 +159,8 @@ type Run struct {
 	falseSince map[string]time.Time
 	// inLineAt is when it last waited behind a job of the same request, whose message is the one that is kept up to date.
 	inLineAt time.Time
+	// neverSince is since when the waiting job fits on no empty cluster, mayReturnSince since when the parked one fits on one.
+	neverSince, mayReturnSince time.Time
 	// fitsSince is since when a cluster is free for the waiting job.
 	fitsSince time.Time
 	wait      wait

@@ -47,6 +47,7 @@ var statements = []statement{
 			return w.settled(c) && w.isQuiet(c) && len(w.Operator.Holds()[c.spec.Name]) == 0 && c.largestFree(r.assignedModel()) > 0
 		})
 	}},
+	neverStatement,
 }
 
 // messageLag is how long a message may lag behind the truth: the metrics', and a round of the queue.

@@ -20,7 +20,7 @@ const reasonReplacesSlice = "ReplacesSlice"
 // until the new slice is there. Users can write a record, so a cluster that only a record names gives no
 // devices that are held for others, and the workload waits for its turn.
 func followReplacedSlice(s *Situation, d gate.Decision) gate.Decision {
-	if d.Reason != gate.ReasonNoRoom && d.Reason != gate.ReasonHeld {
+	if !slices.Contains([]string{gate.ReasonNoRoom, gate.ReasonHeld, gate.ReasonNever}, d.Reason) {
 		return d
 	}
 	var clusters []string

@@ -262,7 +262,7 @@ func TestAnnotationThatExcludesEveryCluster(t *testing.T) {
 	wl.Annotations = map[string]string{kueuestate.ClusterNamesAnnotation: "cluster9"}
 	b.create(wl)
 	b.reconcile()
-	want := "Pending no cluster is eligible; cluster1 is not in annotation kueue.x-k8s.io/multikueue-cluster-names, cluster2 is not in annotation kueue.x-k8s.io/multikueue-cluster-names"
+	want := "Pending can never start here: the job permits no cluster of the gate; cluster1 is not in annotation kueue.x-k8s.io/multikueue-cluster-names, cluster2 is not in annotation kueue.x-k8s.io/multikueue-cluster-names"
 	if got := checkTexts(b.workload())["plimsoll"]; got != want {
 		t.Errorf("check %q, want %q", got, want)
 	}

@@ -77,8 +77,11 @@ func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.R
 	}
 	for _, cluster := range []string{"cluster1", "cluster2", "cluster3"} {
 		fit, isMeasured := s.fit[cluster]
-		if s.empty != nil && strings.Contains(expr, "plimsoll_devices:placeable") {
+		switch isOfEmpty := strings.Contains(expr, "plimsoll_devices:placeable"); {
+		case isOfEmpty && s.empty != nil:
 			fit, isMeasured = s.empty[cluster]
+		case isOfEmpty:
+			fit = max(fit, 9)
 		}
 		labels := map[string]string{"cluster": cluster}
 		switch {
