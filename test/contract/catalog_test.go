@@ -27,6 +27,7 @@ var operatorMetrics = map[string][]string{
 	"plimsoll_query_duration_seconds_count":        {"source"},
 	"plimsoll_query_failures_total":                {"source", "reason"},
 	"plimsoll_gate_waiting_workloads":              {"gate"},
+	"plimsoll_gate_parked_workloads":               {"gate"},
 	"plimsoll_gate_queries_failing":                {"gate"},
 	"plimsoll_gate_oldest_waiting_seconds":         {"gate"},
 	"plimsoll_score_state":                         {"policy", "score", "state"},

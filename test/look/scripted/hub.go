@@ -136,6 +136,7 @@ func (f *Fleet) exportGates(e *emitter) {
 			e.add("plimsoll_gate_waiting_devices", math.Floor(waiting/2), "gate", gate, "resource", gpuResource, "model", "")
 		}
 		e.add("plimsoll_gate_waiting_workloads", waiting, "gate", gate)
+		e.add("plimsoll_gate_parked_workloads", number(gate == "gpu"), "gate", gate)
 		e.add("plimsoll_gate_oldest_waiting_seconds", oldest, "gate", gate)
 		e.add("plimsoll_gate_queries_failing", 0, "gate", gate)
 		e.add("plimsoll_gate_mispredictions_total", number(gate == "gpu")*(1+number(f.happens(100*time.Minute, e.at))), "gate", gate)
