@@ -23,11 +23,30 @@ func TestYieldingJobLetsSmallerJobRun(t *testing.T) {
 	patchGate(ctx, t, `{"whenUnplaceable":{"mode":"Yield","yieldAfterSeconds":5}}`, `{"whenUnplaceable":{"mode":"Wait"}}`)
 	queue{name: "narrow", hub: 16, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
 	submit(ctx, t, fleet.Job{Name: "big", Model: fleet.H100, GPUs: 16, Queue: "narrow"})
-	awaitWaiting(ctx, t, "big", messageNoRoom(16, fleet.H100))
+	awaitWaiting(ctx, t, "big", messageNever(16, fleet.H100))
 	submit(ctx, t, fleet.Job{Name: "small", Model: fleet.H100, GPUs: 2, Queue: "narrow", Duration: 5 * time.Second})
 	awaitRunning(ctx, t, "small")
 	awaitFinished(ctx, t, "small")
-	awaitWaiting(ctx, t, "big", messageNoRoom(16, fleet.H100))
+	awaitWaiting(ctx, t, "big", messageNever(16, fleet.H100))
+}
+
+// A job that no node could hold gives its quota to others, and runs when there is such a node.
+func TestParkedJobReturns(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	patchGate(ctx, t, `{"whenUnplaceable":{"never":{"afterSeconds":5}}}`, `{"whenUnplaceable":{"never":{"afterSeconds":600}}}`)
+	queue{name: "parked", hub: 16, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)
+	submit(ctx, t, fleet.Job{Name: "giant", Model: fleet.H100, GPUs: 16, Queue: "parked"})
+	awaitWorkload(ctx, t, "giant", "to return its quota", func(wl *kueue.Workload) bool {
+		return wl.Spec.Active != nil && !*wl.Spec.Active && !meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	})
+	submit(ctx, t, fleet.Job{Name: "beside", Model: fleet.H100, GPUs: 2, Queue: "parked", Duration: 5 * time.Second})
+	awaitRunning(ctx, t, "beside")
+	awaitFinished(ctx, t, "beside")
+	awaitWorkload(ctx, t, "giant", "to stay away", func(wl *kueue.Workload) bool { return !*wl.Spec.Active })
+	addNode(ctx, t, "cluster3", fleet.Node{Name: "cluster3-giant", Model: fleet.H100, GPUs: 16})
+	if got := awaitRunning(ctx, t, "giant"); got != "cluster3" {
+		t.Fatalf("giant runs on %s", got)
+	}
 }
 
 // The nominated worker has no LocalQueue for the job, so the gate nominates another
@@ -250,7 +269,7 @@ func TestIncrementalDispatcherFollowsGateOrder(t *testing.T) {
 		t.Fatalf("incremental runs on %s, want cluster3, the first of %v", got, order)
 	}
 	submit(ctx, t, fleet.Job{Name: "incremental-big", Model: fleet.H100, GPUs: 16})
-	awaitWaiting(ctx, t, "incremental-big", messageNoRoom(16, fleet.H100))
+	awaitWaiting(ctx, t, "incremental-big", messageNever(16, fleet.H100))
 
 	for node, gpus := range map[string]int{"cluster1-gpu0": 8, "cluster1-gpu1": 8, "cluster2-gpu0": 4, "cluster2-gpu1": 4, "cluster2-gpu2": 6, "cluster2-gpu3": 6} {
 		cluster, _, _ := strings.Cut(node, "-")

@@ -24,7 +24,7 @@ func TestExplainWorkload(t *testing.T) {
 		outputPlaced(cluster), outputTotalScore)
 
 	submit(ctx, t, fleet.Job{Name: "too-big", Model: fleet.L4, GPUs: 16})
-	awaitWaiting(ctx, t, "too-big", messageNoRoom(16, fleet.L4))
+	awaitWaiting(ctx, t, "too-big", messageNever(16, fleet.L4))
 	bindExplainer(ctx, t, "reader")
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(createToken(ctx, t, "reader")), 0o600); err != nil {
@@ -32,7 +32,7 @@ func TestExplainWorkload(t *testing.T) {
 	}
 	checkContains(t, runCommand(ctx, t, env, plugin, "explain", "workload", "job/too-big", "-n", "team-a",
 		"--operator-url", "https://"+lab.OperatorMetrics, "--token-file", token, "--operator-insecure"),
-		messageNoRoom(16, fleet.L4), "cluster1", "cluster2", "cluster3", outputRoomColumn)
+		messageNever(16, fleet.L4), "cluster1", "cluster2", "cluster3", outputRoomColumn)
 	checkContains(t, runCommand(ctx, t, env, plugin, "top"), "cluster1", outputHeadroomScore)
 	checkContains(t, runCommand(ctx, t, env, plugin, "preview", "-f", "config/samples/hub/policy.yaml", "--prometheus", lab.Thanos),
 		"cluster1", "cluster2", "cluster3", "headroom", "total")

@@ -36,7 +36,7 @@ func TestCheckRemovedFromQueueReleasesWaitingJob(t *testing.T) {
 	submit(ctx, t, fleet.Job{Name: "stays", Model: fleet.H100, GPUs: 1})
 	at := awaitRunning(ctx, t, "stays")
 	submit(ctx, t, fleet.Job{Name: "freed", Model: fleet.L4, GPUs: 16})
-	awaitWaiting(ctx, t, "freed", messageNoRoom(16, fleet.L4))
+	awaitWaiting(ctx, t, "freed", messageNever(16, fleet.L4))
 	const checks = `{"spec":{"admissionChecksStrategy":{"admissionChecks":[%s{"name":"multikueue"}]}}}`
 	t.Cleanup(func() {
 		cleanUp(t, func(ctx context.Context) error {

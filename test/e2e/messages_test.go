@@ -46,6 +46,10 @@ func messageNoRoom(gpus int, model fleet.GPUModel) string {
 	return fmt.Sprintf("no cluster has %d free %s on one node", gpus, model.Label)
 }
 
+func messageNever(gpus int, model fleet.GPUModel) string {
+	return fmt.Sprintf("can never start here: no node holds a pod of %d %s", gpus, model.Label)
+}
+
 func messageNoFit(gpus int, model fleet.GPUModel, best string, free int) string {
 	return fmt.Sprintf("no cluster has room for 1 pod of %d %s by the gate's query fit: best is %s with %d free on one node", gpus, model.Label, best, free)
 }

@@ -104,7 +104,7 @@ func startLoad(ctx context.Context, t *testing.T) map[string]podOf {
 		pods[name] = podOf{cluster, podUID(ctx, t, cluster, name)}
 	}
 	for i := range waitingJobs {
-		message := messageNoRoom(16, fleet.H100)
+		message := messageNever(16, fleet.H100)
 		if i >= waitingAtGate {
 			message = ""
 		}

@@ -44,6 +44,7 @@ var quarters = [4]quarter{
 	{
 		{"TestAddOn", 115},
 		{"TestYieldingJobLetsSmallerJobRun", 13},
+		{"TestParkedJobReturns", 40},
 		{"TestWorkerWithoutQueueIsSkipped", 20},
 		{"TestWorkerWithoutQuotaIsSkipped", 15},
 		{"TestLeaderIsKilledDuringBurst", 35},
