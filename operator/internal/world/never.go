@@ -75,11 +75,9 @@ func (w *World) checkNever(r *Run, isCalm bool) {
 		r.neverSince, r.mayReturnSince = time.Time{}, time.Time{}
 		return
 	}
-	job := r.Job
+	job := r.asReturned(record.Returned)
 	if isWaiting {
 		job = r.asAssigned(wl)
-	} else {
-		job = r.asReturned(record.Returned)
 	}
 	c := w.couldStart(job)
 	r.neverSince = w.sinceIf(isWaiting && c == nil, r.neverSince)

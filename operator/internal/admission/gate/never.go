@@ -28,19 +28,18 @@ var fixedExclusions = []Rejection{RejectNotPermitted, RejectPins}
 
 // prospect is the best one of all clusters.
 func (e *evaluation) prospect(candidates []Candidate, fleet Fleet) Prospect {
-	all := ProspectNever
-	if len(candidates) == 0 || fleet.Problem != "" || fleet.Incomplete {
-		all = ProspectUnknown
-	}
+	isProven := len(candidates) > 0 && fleet.Problem == "" && !fleet.Incomplete
 	for i := range candidates {
-		switch e.prospectOn(&candidates[i]) {
-		case ProspectPossible:
-			return ProspectPossible
-		case ProspectUnknown:
-			all = ProspectUnknown
+		p := e.prospectOn(&candidates[i])
+		if p == ProspectPossible {
+			return p
 		}
+		isProven = isProven && p == ProspectNever
 	}
-	return all
+	if isProven {
+		return ProspectNever
+	}
+	return ProspectUnknown
 }
 
 func (e *evaluation) prospectOn(c *Candidate) Prospect {
@@ -50,16 +49,18 @@ func (e *evaluation) prospectOn(c *Candidate) Prospect {
 	if e.ignoreMissing || len(e.facts.PodSets) == 0 || len(c.Shapes) != len(e.facts.PodSets) || hasFreshSamples(c, e) != nil {
 		return ProspectUnknown
 	}
-	all := ProspectPossible
+	isProven := true
 	for i := range e.facts.PodSets {
-		switch e.prospectOfSet(c, i) {
-		case ProspectNever:
-			return ProspectNever
-		case ProspectUnknown:
-			all = ProspectUnknown
+		p := e.prospectOfSet(c, i)
+		if p == ProspectNever {
+			return p
 		}
+		isProven = isProven && p == ProspectPossible
 	}
-	return all
+	if isProven {
+		return ProspectPossible
+	}
+	return ProspectUnknown
 }
 
 // prospectOfSet is the prospect of the i-th pod set on a cluster, which the pod sets before it may worsen. They take at

@@ -69,38 +69,34 @@ func oldestSampleTime(cluster string, results []queryResult) time.Time {
 	return oldest
 }
 
+// numbers are the fields for queries whose values count as they are.
+var numbers = map[string]func(*gate.ShapeMetrics) *gate.Number{
+	gate.QueryFit:          func(m *gate.ShapeMetrics) *gate.Number { return &m.Fit },
+	gate.QueryDeviceFit:    func(m *gate.ShapeMetrics) *gate.Number { return &m.DeviceFit },
+	gate.QueryRequestFit:   func(m *gate.ShapeMetrics) *gate.Number { return &m.RequestFit },
+	gate.QueryLargest:      func(m *gate.ShapeMetrics) *gate.Number { return &m.Largest },
+	gate.QueryLargestNode:  func(m *gate.ShapeMetrics) *gate.Number { return &m.LargestNode },
+	gate.QueryHeadroom:     func(m *gate.ShapeMetrics) *gate.Number { return &m.Headroom },
+	gate.QueryCapacity:     func(m *gate.ShapeMetrics) *gate.Number { return &m.Capacity },
+	gate.QueryNominalQuota: func(m *gate.ShapeMetrics) *gate.Number { return &m.NominalQuota },
+}
+
 // add adds the result of one query. exportsQuota is true if the cluster's Kueue exports
 // quota metrics: then a queue without a series does not exist.
 func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 	n, found := q.result.values[cluster]
 	switch q.Name {
 	case gate.QuerySampleTime, gate.QueryQuotaTime, gate.QueryKueueMetrics:
-	case gate.QueryFit:
-		c.Shapes[q.podSet].Fit = n
 	case gate.QueryEmptyFit:
 		c.Shapes[q.podSet].EmptyFit, c.Shapes[q.podSet].EmptyFitUncertain = n, q.result.err != nil || q.result.lacks(cluster)
-	case gate.QueryLargestNode:
-		c.Shapes[q.podSet].LargestNode = n
 	case gate.QueryQuotaLimit:
 		if q.result.err == nil && !q.result.lacks(cluster) {
 			c.Shapes[q.podSet].QuotaLimit = n
 		}
-	case gate.QueryDeviceFit:
-		c.Shapes[q.podSet].DeviceFit = n
-	case gate.QueryRequestFit:
-		c.Shapes[q.podSet].RequestFit = n
 	case gate.QueryMeasured:
 		c.Shapes[q.podSet].Measured = q.result.objectsOf(cluster)
-	case gate.QueryLargest:
-		c.Shapes[q.podSet].Largest = n
-	case gate.QueryHeadroom:
-		c.Shapes[q.podSet].Headroom = n
-	case gate.QueryCapacity:
-		c.Shapes[q.podSet].Capacity = n
 	case gate.QueryPreference:
 		c.Preference = n
-	case gate.QueryNominalQuota:
-		c.Shapes[q.podSet].NominalQuota = n
 	case gate.QueryBorrowed:
 		c.Shapes[q.podSet].Borrowed = q.result.queuesOf(cluster)
 	case gate.QueryQuota:
@@ -108,7 +104,9 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 		shape.Quota, shape.QuotaFailed = n, q.result.values == nil
 		shape.QueueMissing = exportsQuota && !found && q.result.values != nil && !q.result.lacks(cluster)
 	default:
-		if q.Prerequisite != "" {
+		if number := numbers[q.Name]; number != nil {
+			*number(&c.Shapes[q.podSet]) = n
+		} else if q.Prerequisite != "" {
 			c.addPrerequisite(q, cluster)
 		} else if !q.isFleetScoped() {
 			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition.Name, cluster))

@@ -143,12 +143,12 @@ func (c *ledgerCollector) Collect(ch chan<- prometheus.Metric) {
 
 // queueCollector reads the gates' queues when it is scraped.
 type queueCollector struct {
-	gates           *gatestate.Registry
-	queue           *waitqueue.Queue
-	now             func() time.Time
+	gates                   *gatestate.Registry
+	queue                   *waitqueue.Queue
+	now                     func() time.Time
 	waiting, parked, oldest *prometheus.Desc
-	devices         *prometheus.Desc
-	failing         *prometheus.Desc
+	devices                 *prometheus.Desc
+	failing                 *prometheus.Desc
 }
 
 func newQueueCollector(gates *gatestate.Registry, queue *waitqueue.Queue, now func() time.Time) *queueCollector {
