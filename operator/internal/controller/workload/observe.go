@@ -39,6 +39,9 @@ func (r *Reconciler) observe(ctx context.Context, s *lifecycle.Situation) (*life
 		return nil, err
 	}
 	r.engine.Recall(s, wl)
+	if s.IsDecidedFirst() {
+		return s, r.observeWithoutQuota(ctx, s)
+	}
 	if s.MayAwaitRoom() { // the flavors and the queue of the quota that it has returned
 		returned := *wl
 		returned.Status.Admission = s.History.Admission
