@@ -104,6 +104,7 @@ var quarters = [4]quarter{
 		{"TestMeasuredQuota", 22},
 		{"TestUrgentJobDoesNotStarveBehindSmallOnes", 60},
 		{"TestJobsStartByPriority", 45},
+		{"TestGateDecidesBeforePreemption", 60},
 		{"TestInterferenceLowersTheScore", 20},
 		{"TestDeadExportersEvictNothing", 20},
 		{"TestDeletedGateKeepsRunningJobs", 20},

@@ -49,6 +49,10 @@ const (
 	// eviction, as JSON: the attempt, the nominated clusters, the times of nomination
 	// and widening, and the last yield.
 	DispatchAnnotation = "plimsoll.dev/dispatch"
+	// GateFirst is a label of LocalQueues, with the value "true": the gate decides the
+	// workloads of such a queue before Kueue reserves quota for them. The policy of
+	// config/gate-first creates them inactive, with an annotation of the same name and value.
+	GateFirst = "plimsoll.dev/gate-first"
 	// ClusterAnnotation in the podSetUpdates of a Ready check names the cluster that the
 	// gate chose. The gate sets it where a Ready check is its last decision: without
 	// MultiKueue, or if Kueue's built-in dispatcher nominates clusters.

@@ -89,6 +89,9 @@ const (
 	// RefusedPause is the time after a write that the API server refused in which the workload is left alone. Whoever
 	// removes the cause waits for at most as long.
 	RefusedPause = time.Minute
+	// ReleasedWait is the time for which a workload that the gate decided first keeps its devices
+	// reserved while Kueue gives it quota, also by preemption.
+	ReleasedWait = time.Minute
 	// FirstYieldPause is the pause between the first and the second yield of a workload. Each
 	// further pause is twice as long, up to LastYieldPause.
 	FirstYieldPause = 5 * time.Minute

@@ -58,7 +58,7 @@ func (w *World) submitSet(j *Job) {
 		wl := workloadOf(&own, r.Key, r.UID)
 		wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: setGVK.GroupVersion().String(), Kind: setGVK.Kind, Name: set.name, UID: set.uid}}
 		wl.Annotations = map[string]string{kueuestate.ComponentAnnotation: strconv.FormatInt(i, 10), "kueue.x-k8s.io/job-owner-gvk": setGVK.String(), "kueue.x-k8s.io/job-owner-name": set.name}
-		w.create(wl)
+		w.createHeldBack(wl)
 	}
 }
 

@@ -171,6 +171,20 @@ func (w *World) submit(j *Job) {
 	if j.Tried {
 		w.createTried(wl)
 	}
+	w.createHeldBack(wl)
+}
+
+// createHeldBack stores a new Workload as the policy of config/gate-first changes it.
+func (w *World) createHeldBack(wl *kueue.Workload) {
+	if w.settings.GateFirst {
+		inactive := false
+		wl.Spec.Active = &inactive
+		if wl.Annotations == nil {
+			wl.Annotations = map[string]string{}
+		}
+		wl.Annotations[v1alpha1.GateFirst] = "true"
+		wl.Annotations[v1alpha1.DispatchAnnotation] = `{"attempt":0,"sleepsUntil":"1970-01-01T00:00:00Z"}`
+	}
 	w.create(wl)
 }
 

@@ -180,11 +180,11 @@ func (w *World) preempted(by string, victim, preemptor types.NamespacedName) {
 	r.killers[p.Name]++
 	w.note("%s preempts %s, which runs, for %s", by, r.Name, p.Name)
 	if r.killers[p.Name] > 1 && p.Started.IsZero() {
-		w.broken(NoVainKill, r.Name, "%s ran and was preempted %d times by %s, which never started", r.Name, r.killers[p.Name], p.Name)
+		w.broken(NoVainKill, r.Name, "%s ran and was preempted %d times for %s, which never started, now by %s", r.Name, r.killers[p.Name], p.Name, by)
 	}
 	if p.killedAt.IsZero() && p.Started.IsZero() {
 		p.killedAt = w.loop.Now()
-		p.killed = r.Name
+		p.killed, p.killedBy = r.Name, by
 		w.preemptors = append(w.preemptors, p)
 	}
 }
@@ -198,7 +198,7 @@ func (w *World) checkVainKills() {
 			r.killedAt = time.Time{}
 		case w.loop.Now().Sub(r.killedAt) > vainBound:
 			r.vainReported = true
-			w.broken(NoVainKill, r.Name, "%s was preempted for %s, which has not started %s later", r.killed, r.Name, vainBound)
+			w.broken(NoVainKill, r.Name, "%s was preempted by %s for %s, which has not started %s later", r.killed, r.killedBy, r.Name, vainBound)
 		}
 	}
 }

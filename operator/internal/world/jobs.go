@@ -149,10 +149,10 @@ type Run struct {
 	writes, attempts int
 	// killers are the jobs for which this one was preempted while it ran.
 	killers map[string]int
-	// killedAt is when killed, which ran, was preempted for this job.
-	killedAt     time.Time
-	killed       string
-	vainReported bool
+	// killedAt is when killed, which ran, was preempted for this job by the Kueue of killedBy.
+	killedAt         time.Time
+	killed, killedBy string
+	vainReported     bool
 	// misled: the metrics of a cluster that it is nominated to are wrong.
 	misled bool
 	// falseSince is since when statements of its message are false.

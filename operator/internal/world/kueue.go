@@ -122,7 +122,9 @@ func (k *kueueControl) reconcile(key types.NamespacedName) {
 		return
 	}
 	if !kueuestate.IsActive(wl) {
-		k.reconcileInactive(wl, key)
+		if !k.reconcileInactive(wl, key) {
+			k.syncChecks(wl, key)
+		}
 		k.schedule() // others may take its quota
 		return
 	}
@@ -154,7 +156,8 @@ func (k *kueueControl) isDeactivationTarget(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
 }
 
-func (k *kueueControl) reconcileInactive(wl *kueue.Workload, key types.NamespacedName) {
+// reconcileInactive evicts an inactive workload, and reports whether it had to write anything.
+func (k *kueueControl) reconcileInactive(wl *kueue.Workload, key types.NamespacedName) bool {
 	target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
 	switch {
 	case !kueuestate.IsEvicted(wl):
@@ -168,7 +171,10 @@ func (k *kueueControl) reconcileInactive(wl *kueue.Workload, key types.Namespace
 		})
 	case wl.Status.RequeueState != nil:
 		k.workloads.update(key, func(wl *kueue.Workload) bool { wl.Status.RequeueState = nil; return true })
+	default:
+		return false
 	}
+	return true
 }
 
 // syncChecks gives the workload the checks of its queue.

@@ -207,6 +207,9 @@ type Settings struct {
 	Trial *v1alpha1.TrialPolicySpec
 	// Capacity is the spec of a CapacityPolicy; nil = none. Its source is set by the world.
 	Capacity *v1alpha1.CapacityPolicySpec
+	// GateFirst: the gate decides the workloads of all queues before Kueue reserves quota for them. A policy creates them
+	// inactive.
+	GateFirst bool
 	// QueryTime is the mean time that the metrics store takes for a query; default 50 ms.
 	QueryTime time.Duration
 }

@@ -60,6 +60,8 @@ func Cases() []Case {
 		{"repair of an old eviction", "patch", "status", checkManager, states{evictedAgo(9 * time.Second)}, states{evictedAgo(9 * time.Second), setReady}, ""},
 		{"nomination repairs an old eviction of an inactive workload", "patch", "status", admissionManager, states{evictedAgo(time.Minute), deactivate, setReady, nominateFirst},
 			states{evictedAgo(time.Minute), deactivate, setReady, nominateBoth}, ""},
+		{"workload that the gate decides first gets a message", "patch", "status", checkManager, states{decideFirst, removeQuota, deactivate}, states{decideFirst, removeQuota, deactivate, setMessage}, ""},
+		{"workload that the gate decides first is held back again", "patch", "", checkManager, states{decideFirst, removeQuota}, states{putToSleep, decideFirst, removeQuota, deactivate}, ""},
 
 		{"update instead of patch", "update", "status", checkManager, nil, states{setReady}, "may only patch"},
 		{"deactivation without a time", "patch", "", checkManager, nil, states{deactivate}, "without recording until when"},
@@ -94,6 +96,9 @@ func Cases() []Case {
 		{"check of a finished workload", "patch", "status", checkManager, states{finish}, states{finish, setReady}, "is finished"},
 		{"check of a workload without quota", "patch", "status", checkManager, states{removeQuota}, states{removeQuota, setReady}, "has no quota"},
 		{"check of an inactive workload without quota is set Pending", "patch", "status", checkManager, states{setReady, removeQuota, deactivate}, states{removeQuota, deactivate}, "is not active"},
+		{"check of a workload that the gate decides first is set Ready", "patch", "status", checkManager, states{decideFirst, removeQuota, deactivate}, states{decideFirst, removeQuota, deactivate, setReady}, "has no quota"},
+		{"check of an inactive workload with quota gets a message", "patch", "status", checkManager, states{decideFirst, deactivate}, states{decideFirst, deactivate, setMessage}, "is not active"},
+		{"workload is marked as decided first", "patch", "", checkManager, nil, states{decideFirst}, "more than its annotation"},
 		{"nomination of a workload without quota", "patch", "status", admissionManager, states{setReady, removeQuota}, states{setReady, removeQuota, nominateFirst}, "has no quota"},
 		{"check of an inactive workload", "patch", "status", checkManager, states{deactivate}, states{deactivate, setReady}, "is not active"},
 		{"check of a deleted workload", "patch", "status", checkManager, states{markDeleted}, states{markDeleted, setReady}, "is being deleted"},
@@ -170,7 +175,13 @@ func agreeByClass(wl *kueue.Workload) {
 	wl.Spec.PriorityClassRef, wl.Spec.Priority = kueue.NewWorkloadPriorityClassRef("spot"), ptr.To[int32](0)
 }
 func putToSleep(wl *kueue.Workload) { annotateWith(`{"sleepsUntil":"x"}`)(wl) }
-func addLabel(wl *kueue.Workload)   { wl.Labels = map[string]string{"a": "b"} }
+func decideFirst(wl *kueue.Workload) {
+	if wl.Annotations == nil {
+		wl.Annotations = map[string]string{}
+	}
+	wl.Annotations[firstAnnotation] = "true"
+}
+func addLabel(wl *kueue.Workload) { wl.Labels = map[string]string{"a": "b"} }
 func finish(wl *kueue.Workload) {
 	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
 }

@@ -30,8 +30,9 @@ const (
 	admissionManager  = "kueue-admission"
 	dispatchManager   = "plimsoll-dispatch" // if a policy of the hub clears nominations
 	annotation        = "plimsoll.dev/dispatch"
-	clusterAnnotation = "plimsoll.dev/cluster" // of pods
-	sleepField        = `"sleepsUntil":"`      // of the annotation's JSON, which escapes quotes in texts
+	clusterAnnotation = "plimsoll.dev/cluster"    // of pods
+	sleepField        = `"sleepsUntil":"`         // of the annotation's JSON, which escapes quotes in texts
+	firstAnnotation   = "plimsoll.dev/gate-first" // the gate decides before the workload has quota
 	reclaimableLabel  = "plimsoll.dev/reclaimable"
 )
 
@@ -75,7 +76,7 @@ func (r Rules) metadataViolation(e *event, before *kueue.Workload) string {
 		return "it records a time without deactivating the workload"
 	case deactivates && apimeta.IsStatusConditionTrue(a.Status.Conditions, kueue.WorkloadAdmitted) && !agreesToReclaim(a):
 		return "it deactivates an admitted workload that did not agree to be reclaimed"
-	case deactivates:
+	case deactivates && !isDecidedFirst(before):
 		if reason := r.stateViolation(e, before, false, false); reason != "" {
 			return reason
 		}
@@ -103,6 +104,12 @@ func agreesToReclaim(wl *kueue.Workload) bool {
 }
 
 func isActive(wl *kueue.Workload) bool { return wl.Spec.Active == nil || *wl.Spec.Active }
+
+// isDecidedFirst returns whether the gate decides about the workload while it has no quota.
+func isDecidedFirst(wl *kueue.Workload) bool {
+	has := func(condition string) bool { return apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition) }
+	return wl.Annotations[firstAnnotation] == "true" && wl.DeletionTimestamp == nil && !has(kueue.WorkloadQuotaReserved) && !has(kueue.WorkloadFinished)
+}
 
 func isSleeping(wl *kueue.Workload) bool {
 	return strings.Contains(wl.Annotations[annotation], sleepField)
@@ -184,7 +191,7 @@ func (r Rules) nominationViolation(e *event, before *kueue.Workload) string {
 
 // stateViolation allows writes to active workloads with quota. With repair it also
 // allows writes to a workload whose eviction does not complete. With reset it also allows writes to a
-// workload that has lost its quota.
+// workload that has lost its quota, or about which the gate decides first.
 func (r Rules) stateViolation(e *event, before *kueue.Workload, repair, reset bool) string {
 	conditions := before.Status.Conditions
 	switch {
@@ -194,6 +201,9 @@ func (r Rules) stateViolation(e *event, before *kueue.Workload, repair, reset bo
 		return "the workload is finished"
 	case !reset && !apimeta.IsStatusConditionTrue(conditions, kueue.WorkloadQuotaReserved):
 		return "the workload has no quota"
+	}
+	if reset && isDecidedFirst(before) {
+		return ""
 	}
 	eviction := apimeta.FindStatusCondition(conditions, kueue.WorkloadEvicted)
 	evicted := eviction != nil && eviction.Status == metav1.ConditionTrue

@@ -301,9 +301,13 @@ func (r Record) IsReclaimed() bool {
 	return r.Reclaimed != nil && !r.SleepsUntil.IsZero() && r.SleepsUntil.Equal(r.Reclaimed.PauseUntil)
 }
 
-// Pause returns for how long a deactivated workload pauses.
+// Pause returns for how long a deactivated workload pauses. One that was never sent and has never returned quota, but was
+// created inactive, leaves no copy and nothing to others.
 func (r Record) Pause() time.Duration {
-	if !r.IsReclaimed() {
+	switch {
+	case r.Attempt == 0 && r.LastYield.IsZero() && r.Reclaimed == nil:
+		return 0
+	case !r.IsReclaimed():
 		return timing.YieldSleep
 	}
 	return min(max(r.Reclaimed.PauseUntil.Sub(r.Reclaimed.At), timing.YieldSleep), timing.MaxReclaimPause)

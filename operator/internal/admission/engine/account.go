@@ -22,6 +22,9 @@ func (e *Engine) Account(s *lifecycle.Situation) *Outcome {
 	if former := e.histories.rename(s.Key, uid); former != "" { // deleted and created again between two looks
 		e.forget(former, s)
 	}
+	if s.IsReleased() { // it keeps the devices that its release has reserved
+		return &Outcome{Situation: s}
+	}
 	if !kueuestate.HoldsQuota(s.Workload) {
 		return &Outcome{Situation: e.accountLostQuota(s)}
 	}

@@ -17,8 +17,8 @@ func (e *evaluation) roomByPreemption(r podRoom, c *Candidate, i int, view ledge
 	p := e.facts.PodSets[i]
 	r.shortage = e.quotaShortage(c, i, view)
 	lower, borrowers := e.lowerPriorities(c.Name, view), e.borrowers(c, i, view)
-	r.lower = min(podsInPlaceOf(p, lower), r.shortage)
-	r.borrowed = min(podsInPlaceOf(p, borrowers), r.shortage-r.lower)
+	r.lower = min(e.podsInPlaceOf(p, lower), r.shortage)
+	r.borrowed = min(e.podsInPlaceOf(p, borrowers), r.shortage-r.lower)
 	if empty := c.Shapes[i].EmptyFit; empty.Known { // victims on several nodes make no large node
 		most := math.Floor(empty.Value) - float64(ledger.SlotsTaken(e.facts.PodSets[:i], p, 0))
 		r.lower = min(r.lower, max(0, most-r.free))
@@ -135,8 +135,8 @@ func devicesOf(p shape.PodSet, victims []*ledger.Running) float64 {
 
 // podsInPlaceOf returns how many pods could start on devices of the victims. Kueue on the worker
 // preempts by quota, not by node, so devices of several small pods count as if they were on one
-// node.
-func podsInPlaceOf(p shape.PodSet, victims []*ledger.Running) float64 {
+// node. With WholeNodes they do not count.
+func (e *evaluation) podsInPlaceOf(p shape.PodSet, victims []*ledger.Running) float64 {
 	var pods, small int64
 	for _, r := range victims {
 		for _, held := range r.PodSets {
@@ -150,6 +150,9 @@ func podsInPlaceOf(p shape.PodSet, victims []*ledger.Running) float64 {
 				small += held.Devices()
 			}
 		}
+	}
+	if e.rules.WholeNodes {
+		small = 0
 	}
 	return float64(pods + small/p.DevicesPerPod)
 }

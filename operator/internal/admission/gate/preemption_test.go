@@ -32,23 +32,26 @@ func TestPreemptionCountsLowerPriorities(t *testing.T) {
 		ledger   *ledger.Ledger
 		priority int32
 		preempts bool
+		whole    bool
 		free     float64
 		want     State
 		message  string
 	}{
-		{"a lower priority", victims("cq", 1, 8, 1), 2, true, 0, Ready, "cluster1 has room for 1 such pod after preemption of lower priorities"},
-		{"several small ones", victims("cq", 1, 1, 8), 2, true, 0, Ready, "cluster1 has room for 1 such pod after preemption of lower priorities"},
-		{"too few", victims("cq", 1, 1, 7), 2, true, 0, Pending, ""},
-		{"the same priority", victims("cq", 2, 8, 1), 2, true, 0, Pending, ""},
-		{"another ClusterQueue", victims("other", 1, 8, 1), 2, true, 0, Pending, ""},
-		{"a queue that does not preempt", victims("cq", 1, 8, 1), 2, false, 0, Pending, ""},
-		{"the workload itself, with the priority that it had before", itself, 2, true, 0, Pending, ""},
-		{"already claimed by another workload", claimed, 2, true, 0, Pending, ""},
-		{"free devices beside them", victims("cq", 1, 8, 1), 2, true, 1, Ready, "cluster1 has room for 2 such pods"},
+		{"a lower priority", victims("cq", 1, 8, 1), 2, true, false, 0, Ready, "cluster1 has room for 1 such pod after preemption of lower priorities"},
+		{"several small ones", victims("cq", 1, 1, 8), 2, true, false, 0, Ready, "cluster1 has room for 1 such pod after preemption of lower priorities"},
+		{"several small ones, whole nodes", victims("cq", 1, 1, 8), 2, true, true, 0, Pending, ""},
+		{"a lower priority, whole nodes", victims("cq", 1, 8, 1), 2, true, true, 0, Ready, "cluster1 has room for 1 such pod after preemption of lower priorities"},
+		{"too few", victims("cq", 1, 1, 7), 2, true, false, 0, Pending, ""},
+		{"the same priority", victims("cq", 2, 8, 1), 2, true, false, 0, Pending, ""},
+		{"another ClusterQueue", victims("other", 1, 8, 1), 2, true, false, 0, Pending, ""},
+		{"a queue that does not preempt", victims("cq", 1, 8, 1), 2, false, false, 0, Pending, ""},
+		{"the workload itself, with the priority that it had before", itself, 2, true, false, 0, Pending, ""},
+		{"already claimed by another workload", claimed, 2, true, false, 0, Pending, ""},
+		{"free devices beside them", victims("cq", 1, 8, 1), 2, true, false, 1, Ready, "cluster1 has room for 2 such pods"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := rules()
-			r.Rank.Priority, r.PreemptsLowerPriority = tc.priority, tc.preempts
+			r.Rank.Priority, r.PreemptsLowerPriority, r.WholeNodes = tc.priority, tc.preempts, tc.whole
 			d := Decide(preempting(job("a", 8, 1)), []Candidate{withQuota(cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64), 0)}, Fleet{}, tc.ledger.View(), r, 1, t0)
 			if d.State != tc.want || tc.message != "" && d.Message != tc.message {
 				t.Errorf("%s %q, want %s %q", d.State, d.Message, tc.want, tc.message)

@@ -45,6 +45,8 @@ type Rules struct {
 	PreemptsLowerPriority bool
 	// Reclaim states from whom the workload may take back quota that its ClusterQueue lent.
 	Reclaim Reclaim
+	// WholeNodes is true if victims count only if each of their pods returns the devices of a pod.
+	WholeNodes bool
 	// PreemptsUncounted is true if Kueue may preempt workloads for this one that the gate does not
 	// count. A lack of quota then excludes no cluster.
 	PreemptsUncounted bool

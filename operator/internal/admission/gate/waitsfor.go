@@ -83,6 +83,9 @@ func (s Snapshot) waitsForActivation(now time.Time) string {
 	if kueuestate.HoldsQuota(s.Workload) {
 		return "eviction to complete" + why
 	}
+	if kueuestate.IsGateFirst(s.Workload) {
+		return "a cluster with room: the gate decides before the workload takes quota from others"
+	}
 	return "activation by the operator" + why
 }
 

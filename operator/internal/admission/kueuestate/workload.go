@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -25,6 +26,9 @@ func IsFinished(wl *kueue.Workload) bool {
 func IsAdmitted(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)
 }
+
+// IsGateFirst reports whether the gate decides the workload before Kueue reserves quota for it.
+func IsGateFirst(wl *kueue.Workload) bool { return wl.Annotations[v1alpha1.GateFirst] == "true" }
 
 // HoldsQuota reports whether the workload has reserved quota and is neither finished nor
 // being deleted.

@@ -40,6 +40,8 @@ type History struct {
 	FailedStart *FailedStart
 	// Copies that the last attempt may have left behind.
 	Copies possibleCopies
+	// ReleasedAt is when the operator last activated the workload; zero = never.
+	ReleasedAt time.Time
 	// LastReason of a decision that was written.
 	LastReason string
 	// LastWrite is the resourceVersion of the controller's last write. mayBeStored: the write failed, and the
@@ -182,6 +184,9 @@ func (h History) After(next Step) History {
 func (h History) AfterWrite(w Write, now time.Time) History {
 	if w.Record != nil {
 		h.FailedStart = nil
+		if active := w.Record.Active; active != nil && *active {
+			h.ReleasedAt = now
+		}
 	}
 	switch {
 	case w.Record != nil && w.Record.Reason != "":

@@ -13,7 +13,7 @@ import (
 )
 
 // builders are the files of the controller that build a situation.
-var builders = []string{"claim_templates.go", "component.go", "lost_quota.go", "observe.go", "observe_preemption.go", "replaced_slice.go", "running_slice.go"}
+var builders = []string{"claim_templates.go", "component.go", "lost_quota.go", "observe.go", "observe_preemption.go", "observe_without_quota.go", "replaced_slice.go", "running_slice.go"}
 
 // Only what observes and measures a workload assigns to its situation: `s` in both packages.
 func TestNothingElseChangesASituation(t *testing.T) {

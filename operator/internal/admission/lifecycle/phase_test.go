@@ -124,6 +124,12 @@ func neverFor(d time.Duration) func(*Situation) {
 	return func(s *Situation) { s.History.NeverSince = s.Now.Add(-d) }
 }
 
+// activation ends a pause.
+func activation(s *Situation) Write {
+	active := true
+	return Write{Record: &RecordWrite{Record: s.Record.Woken(), Active: &active}}
+}
+
 // yieldedByPreemptor is a workload whose pause after a yield has been over for a time, and whose queue preempts.
 func yieldedByPreemptor(ago time.Duration) func(*Situation) {
 	return func(s *Situation) {
@@ -135,6 +141,40 @@ func yieldedByPreemptor(ago time.Duration) func(*Situation) {
 		for i := range s.Room.Candidates {
 			s.Room.Candidates[i].SampledAt = s.Now
 		}
+	}
+}
+
+// decidedFirst is a workload without quota about which the gate decides first: it is held back, or the operator has
+// released it.
+func decidedFirst(isReleased bool) func(*Situation) {
+	return func(s *Situation) {
+		admission := s.Workload.Status.Admission
+		quotaReturned(time.Minute)(s)
+		record := dispatch.Record{SleepsUntil: time.Unix(0, 0)}
+		if isReleased {
+			record = record.Woken()
+		}
+		fixture.WithRecord(s.Workload, record)
+		s.Workload.Annotations[v1alpha1.GateFirst], s.Workload.Spec.Active = "true", &isReleased
+		s.Workload.Status.Admission, s.Queue.CanPreempt = admission, true // see Reconciler.observeWithoutQuota
+		for i := range s.Room.Candidates {
+			s.Room.Candidates[i].SampledAt = s.Now
+		}
+	}
+}
+
+// releasedAgo is the time since the operator has released the workload.
+func releasedAgo(d time.Duration) func(*Situation) {
+	return func(s *Situation) { s.History.ReleasedAt = s.Now.Add(-d) }
+}
+
+// heldComponent is a component whose primary one is held back, or active.
+func heldComponent(isPrimaryActive bool) func(*Situation) {
+	return func(s *Situation) {
+		decidedFirst(false)(s)
+		s.Workload.Annotations[kueuestate.ComponentAnnotation] = "1"
+		s.Job.Primary = fixture.Replica(0)
+		s.Job.Primary.Spec.Active = &isPrimaryActive
 	}
 }
 
@@ -283,6 +323,15 @@ func TestPhaseOf(t *testing.T) {
 		{"parked, and the gate no longer parks", inOrder(parked(time.Minute), func(s *Situation) { s.Gate.Spec.WhenUnplaceable.Never.Mode = v1alpha1.NeverWait }), PhaseReturning},
 		{"parked, and the gate was deleted", inOrder(parked(time.Minute), noGate), PhaseReturning},
 		{"parked, and the gate has a problem", inOrder(parked(time.Minute), func(s *Situation) { s.Gate.Problem = "no Placement" }), PhaseParked},
+		{"held back", decidedFirst(false), PhaseHeldBack},
+		{"held back, no checks yet", inOrder(decidedFirst(false), noCheck, func(s *Situation) { s.Queue.LacksChecks = true }), PhaseHeldBack},
+		{"held back, its queue has no gate", inOrder(decidedFirst(false), noCheck), PhaseReturning},
+		{"held back, its queue does not preempt", inOrder(decidedFirst(false), func(s *Situation) { s.Queue.CanPreempt = false }), PhaseReturning},
+		{"released, deactivated by a user", inOrder(decidedFirst(true), func(s *Situation) { *s.Workload.Spec.Active = false }), PhaseIdle},
+		{"released", decidedFirst(true), PhaseReleased},
+		{"released, its queue does not preempt", inOrder(decidedFirst(true), func(s *Situation) { s.Queue.CanPreempt = false }), PhaseIdle},
+		{"released, component of a job on a cluster", inOrder(decidedFirst(true), jobOnCluster1), PhaseIdle},
+		{"released, finished", inOrder(decidedFirst(true), func(s *Situation) { fixture.SetCondition(s.Workload, kueue.WorkloadFinished, fixture.Noon) }), PhaseIdle},
 		{"Ready, Kueue nominates", inOrder(kueueNominates, setCheck(kueue.CheckStateReady)), PhaseBuiltinDispatch},
 		{"Ready, another check is Pending", inOrder(setCheck(kueue.CheckStateReady), budgetPending), PhaseReady},
 		{"nomination removed", revoked, PhaseRevoked},
@@ -403,6 +452,25 @@ func TestNext(t *testing.T) {
 			active := true
 			return Step{Writes: []Write{{Record: &RecordWrite{Record: s.Record.Woken(), Active: &active}}}}
 		}, PhaseIdle},
+		{"held back, no room", inOrder(decidedFirst(false), noRoom), PhaseHeldBack, func(s *Situation) Step {
+			d := s.Decision(1)
+			return Step{RequeueAfter: timing.DefaultPeriod, Writes: []Write{{Check: &CheckWrite{Names: []string{"plimsoll"}, Decision: d, MessageKind: gate.ReasonNoRoom, RememberReason: true}, Event: &Notice{Reason: d.Reason, Message: d.Message}}}}
+		}, PhaseHeldBack},
+		{"held back, there is room", decidedFirst(false), PhaseHeldBack, func(s *Situation) Step {
+			return Step{Reservation: reservationOn(s, nil, "cluster1"), Writes: []Write{activation(s)}}
+		}, PhaseIdle},
+		{"held back, the primary component, too", heldComponent(false), PhaseHeldBack, func(*Situation) Step { return Step{RequeueAfter: timing.DefaultPeriod} }, PhaseHeldBack},
+		{"held back, and the primary component is released", inOrder(heldComponent(true), noRoom), PhaseHeldBack, func(s *Situation) Step { return Step{Writes: []Write{activation(s)}} }, PhaseIdle},
+		{"released a moment ago, no room", inOrder(decidedFirst(true), noRoom, releasedAgo(20*time.Second)), PhaseReleased, func(*Situation) Step {
+			return Step{RequeueAfter: timing.ReleasedWait - 20*time.Second}
+		}, PhaseReleased},
+		{"released, there is still room", inOrder(decidedFirst(true), releasedAgo(timing.ReleasedWait)), PhaseReleased, func(*Situation) Step { return Step{RequeueAfter: timing.DefaultPeriod} }, PhaseReleased},
+		{"released, gate not known yet", inOrder(decidedFirst(true), noGate), PhaseReleased, func(*Situation) Step { return Step{RequeueAfter: timing.DefaultPeriod} }, PhaseReleased},
+		{"released, no room", inOrder(decidedFirst(true), noRoom, releasedAgo(timing.ReleasedWait)), PhaseReleased, func(s *Situation) Step {
+			inactive := false
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: s.Record.Requeued(ReasonHeldBack, s.Now), Active: &inactive},
+				Event: &Notice{Reason: ReasonHeldBack, Message: "no cluster has room for the workload: it gets quota when one has, and preempts no other one in vain"}}}}
+		}, PhaseYielded},
 		{"pause over", inOrder(yielded(0, false), quotaReturned(timing.YieldSleep)), PhaseReturning, func(*Situation) Step {
 			active := true
 			return Step{Writes: []Write{{Record: &RecordWrite{Record: dispatch.Record{Attempt: 1, QuotaReservedAt: fixture.Noon, Yields: 1}, Active: &active}}}}

@@ -31,12 +31,16 @@ const (
 	PhaseYielded Phase = "Yielded"
 	// PhaseParked: the pause after a workload returned its quota is over, and no cluster could start it.
 	PhaseParked Phase = "Parked"
+	// PhaseHeldBack: the workload gets quota when the gate has room for it.
+	PhaseHeldBack Phase = "HeldBack"
 	// PhaseAwaitingRoom: the pause of a yielded workload is over, and it would preempt others without having room.
 	PhaseAwaitingRoom Phase = "AwaitingRoom"
 	// PhaseReturning: the pause of a yielded workload is over, or a user activated it.
 	PhaseReturning Phase = "Returning"
 	// PhaseQuotaLost: the check is Ready for quota that the workload has lost.
 	PhaseQuotaLost Phase = "QuotaLost"
+	// PhaseReleased: the gate decides first, and Kueue may preempt others for the workload.
+	PhaseReleased Phase = "Released"
 	// PhaseUngated: a MultiKueue workload without a check of ours, which we dispatch.
 	PhaseUngated Phase = "Ungated"
 	// PhaseIdle: Kueue, a worker or another controller acts next.
@@ -138,7 +142,7 @@ func init() { //nolint:funlen // one table
 			condition: "the operator deactivated the workload to return it to its queue, and Kueue has not taken its quota yet, or the pause lasts",
 			step:      stepSleep,
 			work:      "none; looks again at the end of the pause",
-			next:      []Phase{PhaseParked, PhaseAwaitingRoom, PhaseReturning},
+			next:      []Phase{PhaseParked, PhaseHeldBack, PhaseAwaitingRoom, PhaseReturning},
 		},
 		{
 			phase:     PhaseParked,
@@ -148,6 +152,15 @@ func init() { //nolint:funlen // one table
 			work:      "the gate decides for the first of those with the same request: if a cluster could start it, activates the workload and removes the pause from the record",
 			decides:   true,
 			next:      []Phase{PhaseReturning, PhaseWaiting},
+		},
+		{
+			phase:     PhaseHeldBack,
+			when:      awaitsReleaseByGate,
+			condition: "inactive, no quota, [the gate decides first](order.md#the-gate-decides-first), and the queue of the workload preempts",
+			step:      stepRelease,
+			work:      "the gate decides: if a cluster has room, reserves its devices and activates the workload; else writes the message of the check",
+			decides:   true,
+			next:      []Phase{PhaseReleased, PhaseReturning, PhaseWaiting},
 		},
 		{
 			phase:     PhaseAwaitingRoom,
@@ -173,6 +186,15 @@ func init() { //nolint:funlen // one table
 			step:      stepResetChecks,
 			work:      "sets the check Pending",
 			next:      []Phase{PhaseWaiting, PhaseTooManyChecks, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable},
+		},
+		{
+			phase:     PhaseReleased,
+			when:      mayPreemptInVain,
+			condition: "active, no quota, [the gate decides first](order.md#the-gate-decides-first), and the queue of the workload preempts",
+			step:      stepHoldBack,
+			work:      "none for a minute after the release; then deactivates the workload if no cluster has room",
+			decides:   true,
+			next:      []Phase{PhaseYielded, PhaseWaiting},
 		},
 		{
 			phase:        PhaseUngated,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 )
 
 // Rules are the gate's rules for the workload. What they read of it, apart from its rank, are limits.
@@ -19,6 +20,7 @@ func (s *Situation) Rules() gate.Rules {
 	rules.Rank, rules.RunsFor = s.Rank(), runTimeLimit(s)
 	if s.Request.Facts.Remote {
 		rules.PreemptsLowerPriority, rules.Reclaim = s.Queue.PreemptsLowerPriority, s.Queue.Reclaim
+		rules.WholeNodes = kueuestate.IsGateFirst(s.Workload)
 		rules.PreemptsUncounted, rules.CohortQueues = s.Queue.PreemptsUncounted, s.Queue.CohortQueues
 	}
 	return rules
@@ -28,7 +30,7 @@ func limitOfPreemption(s *Situation) string {
 	if !s.Request.Facts.Preempts {
 		return "" // the priority orders the line only
 	}
-	return fmt.Sprint("below ", s.Rank().Priority)
+	return fmt.Sprint("below ", s.Rank().Priority, " whole nodes ", kueuestate.IsGateFirst(s.Workload))
 }
 
 func limitOfRunTime(s *Situation) string {

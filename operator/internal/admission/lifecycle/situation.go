@@ -211,6 +211,9 @@ func (s *Situation) MayYield() bool {
 // write the record, but no workload has waited since before its creation.
 func (s *Situation) Rank() ledger.Rank {
 	rank := ledger.Rank{Since: kueuestate.QuotaReservedAt(s.Workload), Name: s.Key.String()}
+	if !kueuestate.HoldsQuota(s.Workload) { // it ranks behind those that have quota already
+		rank.Since = s.Now
+	}
 	if first := s.Record.WaitsSince; !first.IsZero() {
 		if created := s.Workload.CreationTimestamp.Time; first.Before(created) {
 			first = created

@@ -157,11 +157,16 @@ func (c chance) observe(l *ledger.Ledger) *Situation {
 		if c.oneIn(8) {
 			inOrder(neverFits, neverFor(time.Duration(c.IntN(1200))*time.Second))(s)
 		}
+		isDecidedFirst := !awaitsRoom && c.oneIn(10)
+		if isDecidedFirst {
+			decidedFirst(c.oneIn(2))(s)
+			releasedAgo(time.Duration(c.IntN(120)) * time.Second)(s)
+		}
 		if c.oneIn(20) {
 			s.History.Refusal = &Refusal{At: s.Now.Add(-time.Duration(c.IntN(80)) * time.Second), Message: "refused", OfCheck: c.oneIn(4)}
 		}
 		c.gate(s)
-		hasQuota := kueuestate.HoldsQuota(s.Workload) || awaitsRoom
+		hasQuota := kueuestate.HoldsQuota(s.Workload) || awaitsRoom || isDecidedFirst
 		if !hasQuota { // see Reconciler.observe
 			s.Gate.Known, s.Gate.Exists, s.Job.Cluster, s.Job.Unplaced, s.Job.Primary = false, false, "", nil, nil
 		}
@@ -326,12 +331,14 @@ func forbidden(s *Situation, next Step) error {
 
 func forbiddenRecord(s *Situation, w *RecordWrite) error {
 	switch {
-	case (PhaseOf(s) == PhaseReturning || PhaseOf(s) == PhaseAwaitingRoom || PhaseOf(s) == PhaseParked) && (w.Active == nil || *w.Active) && w.Record.SleepsUntil.IsZero():
+	case (PhaseOf(s) == PhaseReturning || PhaseOf(s) == PhaseAwaitingRoom || PhaseOf(s) == PhaseParked || PhaseOf(s) == PhaseHeldBack) && (w.Active == nil || *w.Active) && w.Record.SleepsUntil.IsZero():
 		return nil
 	case w.Active != nil && !*w.Active && s.Job.Cluster != "":
 		return fmt.Errorf("deactivates a component, so that MultiKueue deletes those that run on %s", s.Job.Cluster)
 	case w.Active != nil && (*w.Active || w.Record.SleepsUntil.IsZero()):
 		return fmt.Errorf("sets spec.active to %t and activates at %s", *w.Active, w.Record.SleepsUntil)
+	case PhaseOf(s) == PhaseReleased && w.Active != nil: // it has no quota
+	case PhaseOf(s) == PhaseHeldBack && w.Active == nil: // the record of a failed start
 	case PhaseOf(s) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(s.Workload), len(s.Checks.Own) == 0 && PhaseOf(s) != PhaseEvictionStuck:
 		return fmt.Errorf("writes the record of a workload that is not the gate's")
 	}
@@ -339,7 +346,7 @@ func forbiddenRecord(s *Situation, w *RecordWrite) error {
 }
 
 func forbiddenCheck(s *Situation, w *CheckWrite) error {
-	isReset := PhaseOf(s) == PhaseQuotaLost && w.Decision.State == gate.Pending && !kueuestate.IsEvicted(s.Workload) && kueuestate.IsActive(s.Workload) && !kueuestate.IsAdmitted(s.Workload)
+	isReset := PhaseOf(s) == PhaseQuotaLost && w.Decision.State == gate.Pending && !kueuestate.IsEvicted(s.Workload) && kueuestate.IsActive(s.Workload) && !kueuestate.IsAdmitted(s.Workload) || PhaseOf(s) == PhaseHeldBack && w.Decision.State == gate.Pending
 	if len(w.Names) == 0 || PhaseOf(s) != PhaseEvictionStuck && !kueuestate.AcceptsCheckUpdate(s.Workload) && !isReset {
 		return fmt.Errorf("writes checks %v", w.Names)
 	}

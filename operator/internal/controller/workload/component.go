@@ -31,13 +31,14 @@ func jobOf(obj client.Object) []string {
 
 // concernsComponents selects the events that change the steps of the job's other components: a
 // component with a cluster, where the others may go, one that loses its cluster, and a primary
-// component that loses its quota or is rejected.
+// component that loses its quota, is rejected, or is no longer held back.
 var concernsComponents = predicate.Funcs{
 	CreateFunc:  func(e event.CreateEvent) bool { return isPlacedComponent(e.Object) },
 	DeleteFunc:  func(e event.DeleteEvent) bool { return isPlacedComponent(e.Object) },
 	GenericFunc: func(e event.GenericEvent) bool { return isPlacedComponent(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return isPlacedComponent(e.ObjectNew) || isPlacedComponent(e.ObjectOld) || isOnItsWayPrimary(e.ObjectOld) && !isOnItsWayPrimary(e.ObjectNew)
+		return isPlacedComponent(e.ObjectNew) || isPlacedComponent(e.ObjectOld) || isOnItsWayPrimary(e.ObjectOld) && !isOnItsWayPrimary(e.ObjectNew) ||
+			isHeldPrimary(e.ObjectOld) && !isHeldPrimary(e.ObjectNew)
 	},
 }
 
@@ -49,6 +50,12 @@ func isPlacedComponent(obj client.Object) bool {
 func isOnItsWayPrimary(obj client.Object) bool {
 	wl, ok := obj.(*kueue.Workload)
 	return ok && kueuestate.IsComponent(wl) && !kueuestate.FollowsPrimary(wl) && kueuestate.IsOnItsWay(wl)
+}
+
+// isHeldPrimary reports whether a primary component waits, inactive, for the gate to decide first.
+func isHeldPrimary(obj client.Object) bool {
+	wl, ok := obj.(*kueue.Workload)
+	return ok && kueuestate.IsGateFirst(wl) && kueuestate.IsComponent(wl) && !kueuestate.FollowsPrimary(wl) && !kueuestate.IsActive(wl)
 }
 
 // listJob lists all components of the job of a workload.

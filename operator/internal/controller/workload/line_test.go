@@ -133,6 +133,9 @@ func lineVariants() []lineVariant {
 			wl.Spec.PodSets = append(wl.Spec.PodSets, launcher)
 		}, false},
 		{"queue with preemption", func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "urgent" }, false},
+		{"the gate decides first, queue with preemption", func(wl *kueue.Workload) {
+			wl.Status.Admission.ClusterQueue, wl.Annotations = "urgent", map[string]string{v1alpha1.GateFirst: "true"}
+		}, false},
 		{"urgent", urgent, false},
 		{"urgent, queue with preemption", func(wl *kueue.Workload) { urgent(wl); wl.Status.Admission.ClusterQueue = "urgent" }, false},
 		{"aged, queue with preemption", func(wl *kueue.Workload) { age(wl); wl.Status.Admission.ClusterQueue = "urgent" }, false},

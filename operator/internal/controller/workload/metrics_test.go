@@ -52,6 +52,7 @@ func TestMetricsExposition(t *testing.T) {
 # TYPE plimsoll_gate_decisions_total counter
 plimsoll_gate_decisions_total{gate="gpu",reason="fleet_condition_unmet",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="gate_not_ready",state="pending"} 0
+plimsoll_gate_decisions_total{gate="gpu",reason="never",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="no_decisions",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="no_metrics",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="no_room",state="pending"} 1
@@ -61,6 +62,7 @@ plimsoll_gate_decisions_total{gate="gpu",reason="stale_samples",state="pending"}
 plimsoll_gate_decisions_total{gate="gpu",reason="placeable",state="ready"} 1
 plimsoll_gate_decisions_total{gate="idle",reason="fleet_condition_unmet",state="pending"} 0
 plimsoll_gate_decisions_total{gate="idle",reason="gate_not_ready",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="never",state="pending"} 0
 plimsoll_gate_decisions_total{gate="idle",reason="no_decisions",state="pending"} 0
 plimsoll_gate_decisions_total{gate="idle",reason="no_metrics",state="pending"} 0
 plimsoll_gate_decisions_total{gate="idle",reason="no_room",state="pending"} 0

@@ -39,6 +39,9 @@ func (r *Reconciler) observe(ctx context.Context, s *lifecycle.Situation) (*life
 		return nil, err
 	}
 	r.engine.Recall(s, wl)
+	if s.IsDecidedFirst() {
+		return s, r.observeWithoutQuota(ctx, s)
+	}
 	if quota := s.Returned(); quota != nil {
 		returned := *wl
 		returned.Status.Admission = quota
