@@ -23,6 +23,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/membership"
@@ -126,11 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if applyErr != nil {
 		return reconcile.Result{}, applyErr
 	}
-	return reconcile.Result{RequeueAfter: min(max(period(&g.Spec), minInterval), maxInterval)}, nil
-}
-
-func period(spec *v1alpha1.PlacementGateSpec) time.Duration {
-	return timing.Seconds(spec.PeriodSeconds, timing.DefaultPeriod)
+	return reconcile.Result{RequeueAfter: min(max(gate.PeriodOf(&g.Spec), minInterval), maxInterval)}, nil
 }
 
 // forgetGate removes the state of a deleted gate. Its MultiKueueConfig and
