@@ -18,7 +18,8 @@ import (
 // the repository.
 var demoSources = []string{
 	"config/samples/hub/policy.yaml", "config/samples/hub/gate.yaml", "test/demo/embedded.go", "test/demo/table.go", "test/demo/text.go",
-	"operator/internal/admission/gate/message.go", "operator/internal/admission/explain/summary.go", "operator/internal/admission/explain/clusters.go", "dashboards/pictures/terminal.go",
+	"operator/embedded/decide.go", "operator/internal/admission/gate/message.go", "operator/internal/admission/gate/explain.go", "operator/internal/admission/gate/next_event.go",
+	"operator/internal/admission/explain/summary.go", "operator/internal/admission/explain/clusters.go", "dashboards/pictures/terminal.go",
 }
 
 func main() {

@@ -2,10 +2,12 @@ package embedded
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +28,8 @@ type Decision struct {
 	Cluster string
 	// Message of the gate's admission check.
 	Message string
+	// PassedOver is why the job does not go to the cluster with the best total; "" = it does, or the cluster has no room.
+	PassedOver string
 }
 
 // Decide decides about a job that has reserved quota, and reserves its devices on the
@@ -33,16 +37,25 @@ type Decision struct {
 func (h *Hub) Decide(ctx context.Context, job *batchv1.Job) Decision {
 	s := h.measure(ctx, job)
 	for {
-		d := s.Inputs(1).Decide(h.now())
+		d, clusters := s.Inputs(1).Explain(h.now())
 		if d.State != gate.Ready {
 			return Decision{Message: d.Message}
 		}
 		entry := s.Entry(d.Order[0], h.now())
 		if h.ledger.Commit(s.Room.View, entry.UID, nil, []ledger.Entry{entry}, nil) {
-			return Decision{Cluster: entry.Cluster, Message: d.Message}
+			return Decision{Cluster: entry.Cluster, Message: d.Message, PassedOver: passedOver(clusters, entry.Cluster)}
 		}
 		s = s.WithView(h.ledger.View())
 	}
+}
+
+// passedOver explains the cluster with the best total if the job can go there and does not.
+func passedOver(clusters []gate.ClusterExplanation, chosen string) string {
+	best := slices.MaxFunc(clusters, func(a, b gate.ClusterExplanation) int { return cmp.Compare(a.Score.Value, b.Score.Value) })
+	if best.Cluster == chosen || best.Rejection != gate.RejectNone {
+		return ""
+	}
+	return best.Cluster + " " + best.Why
 }
 
 // Admitted records that the pods of a job have started on the cluster.
@@ -74,11 +87,12 @@ func (h *Hub) Fit(ctx context.Context, job *batchv1.Job, cluster string) (pods i
 func (h *Hub) Explain(ctx context.Context, job *batchv1.Job) (string, error) {
 	s := h.measure(ctx, job)
 	d, clusters := s.Inputs(1).Explain(h.now())
-	snapshot := gate.Snapshot{Workload: s.Workload, Own: []string{checkName}, Decision: &d}
+	wait := gate.Snapshot{Workload: s.Workload, Own: []string{checkName}, Decision: &d,
+		Period: gate.PeriodOf(&s.Gate.Spec)}.Wait(h.now())
 	var text bytes.Buffer
 	report := explain.Report{Waiting: true, From: explain.FromOperator, Explanation: gate.Explanation{
 		Workload: s.Request.Facts.Key(), Gate: h.gate.Name, State: string(d.State), Message: d.Message,
-		WaitsFor: snapshot.WaitsFor(h.now()), Facts: s.Request.Facts, Decision: d, Clusters: clusters, Problem: s.Room.Fleet.Problem,
+		WaitsFor: wait.For, Next: wait.Next, Facts: s.Request.Facts, Decision: d, Clusters: clusters, Problem: s.Room.Fleet.Problem,
 	}}
 	err := format.Table(&text, func(w io.Writer) { report.WriteRows(w, false, h.now(), false) })
 	return text.String(), err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -106,17 +107,21 @@ func (d *embeddedDemo) awaitScores(ctx context.Context) (string, error) {
 
 func (d *embeddedDemo) submitBurst(ctx context.Context) (string, error) {
 	const n = 12
-	count, start := map[string]int{}, time.Now()
+	count, passedOver, start := map[string]int{}, "", time.Now()
 	for i := range n {
-		cluster, err := d.place(ctx, fleet.Job{Name: fmt.Sprintf("burst-%d", i+1), Model: fleet.H100, GPUs: 2})
+		decision, err := d.place(ctx, fleet.Job{Name: fmt.Sprintf("burst-%d", i+1), Model: fleet.H100, GPUs: 2})
 		if err != nil {
 			return "", err
 		}
-		count[cluster]++
+		count[decision.Cluster]++
+		passedOver = cmp.Or(passedOver, decision.PassedOver)
 	}
 	took := time.Since(start)
 	if count[""] > 0 {
 		return "", fmt.Errorf("%d of %d jobs wait, although all fit", count[""], n)
+	}
+	if passedOver != "" {
+		d.screen.printf("      The best total, not chosen: %s\n", passedOver)
 	}
 	if err := d.awaitFree(ctx, "the metrics to show the jobs", 44-2*n); err != nil {
 		return "", err
@@ -152,8 +157,8 @@ func (d *embeddedDemo) submitBigJobs(ctx context.Context) (string, error) {
 	if err := d.awaitFree(ctx, "the metrics to show the jobs", 20); err != nil {
 		return "", err
 	}
-	if cluster, err := d.place(ctx, big); err != nil || cluster != "" {
-		return "", fmt.Errorf("train-4 runs on %q, although no node has 8 free GPUs (%w)", cluster, err)
+	if decision, err := d.place(ctx, big); err != nil || decision.Cluster != "" {
+		return "", fmt.Errorf("train-4 runs on %q, although no node has 8 free GPUs (%w)", decision.Cluster, err)
 	}
 	err := d.await(ctx, "the message of train-4 to follow the metrics", func(ctx context.Context) error {
 		if message := d.hub.Decide(ctx, big.Object()).Message; !strings.Contains(message, messageNoRoom) {
@@ -187,16 +192,16 @@ func (d *embeddedDemo) submitBigJobs(ctx context.Context) (string, error) {
 	return fmt.Sprintf("train-4 waited; train-1 on %s ended, and train-4 started on %s", first, decision.Cluster), d.awaitFree(ctx, "the metrics to show it", 20)
 }
 
-// place lets the gate decide about a job, and runs its pod on the chosen cluster. It
-// returns "" if the job waits.
-func (d *embeddedDemo) place(ctx context.Context, j fleet.Job) (string, error) {
+// place lets the gate decide about a job, and runs its pod on the chosen cluster. The explanation of a job
+// that waits has the reason.
+func (d *embeddedDemo) place(ctx context.Context, j fleet.Job) (embedded.Decision, error) {
 	job := j.Object()
 	decision := d.hub.Decide(ctx, job)
 	if decision.Cluster == "" {
-		d.screen.printf("      %-14s waits: %s\n", j.Name, decision.Message)
-		return "", nil
+		d.screen.printf("      %-14s waits\n", j.Name)
+		return decision, nil
 	}
-	return decision.Cluster, d.start(j, job, decision)
+	return decision, d.start(j, job, decision)
 }
 
 // start runs the pod of a job on the cluster that the gate has chosen.

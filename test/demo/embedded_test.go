@@ -42,9 +42,11 @@ func TestQuickDemo(t *testing.T) {
 		"cluster2  20         6            31", // 20 of 44 free H100s; 20 of 64 points
 		"Not shown yet: Kueue, OCM and real API servers",
 		"before the metrics showed the first one",
-		"train-4        waits: no cluster has",
+		"train-4        waits\n",
 		"explain workload job/train-4",
-		"no cluster has 8 free NVIDIA-H100-80GB-HBM3 on one node: best is cluster2 with 6",
+		"Waits for:  no cluster has 8 free NVIDIA-H100-80GB-HBM3 on one node: best is cluster2 with 6",
+		"Next:       metrics show free devices or quota; the gate looks every ",
+		"The best total, not chosen: cluster3 is eligible; ",
 		"train-4 waited; train-1 on cluster",
 	} {
 		if !strings.Contains(out.String(), want) {

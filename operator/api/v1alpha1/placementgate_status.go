@@ -20,6 +20,10 @@ const (
 	// ConditionDispatcherMatches: Kueue's multiKueue.dispatcherName matches the operator's
 	// --multikueue-dispatch. True as long as the operator has no evidence of a mismatch.
 	ConditionDispatcherMatches = "DispatcherMatches"
+	// ConditionPreemptionGated: no queue with the gate's check preempts running workloads before the gate
+	// has decided whether the new one fits. False names a queue that preempts and whose quota does not
+	// exceed the devices of the gate's clusters.
+	ConditionPreemptionGated = "PreemptionGated"
 )
 
 // Reasons of a PlacementGate's conditions that are False.
@@ -51,7 +55,13 @@ const (
 	ReasonAnotherDispatcher = "AnotherDispatcher"
 	// ReasonNoDispatcher of DispatcherMatches: no component nominates clusters.
 	ReasonNoDispatcher = "NoDispatcher"
+	// ReasonQuotaBelowDevices of PreemptionGated: the quota is used up before the devices are.
+	ReasonQuotaBelowDevices = "QuotaBelowDevices"
 )
+
+// ReasonDevicesNotMeasured of PreemptionGated, which is Unknown: no decision has measured all devices for which
+// a queue that preempts has quota.
+const ReasonDevicesNotMeasured = "DevicesNotMeasured"
 
 // Reasons of a PlacementGate's conditions that are True.
 const (
@@ -75,6 +85,10 @@ const (
 	ReasonOnlyDispatcher = "OnlyDispatcher"
 	// ReasonDispatchOff of DispatcherMatches: Kueue's built-in dispatcher nominates clusters.
 	ReasonDispatchOff = "DispatchOff"
+	// ReasonNoPreemption of PreemptionGated: no queue with the gate's check preempts.
+	ReasonNoPreemption = "NoPreemption"
+	// ReasonQuotaAboveDevices of PreemptionGated: the quota of each queue that preempts exceeds the devices.
+	ReasonQuotaAboveDevices = "QuotaAboveDevices"
 )
 
 // Reasons of the condition Active of an AdmissionCheck that names a PlacementGate. If a gate

@@ -98,6 +98,33 @@ func TestDoctorWarnsOfPlainHTTP(t *testing.T) {
 	}
 }
 
+// A queue that preempts before the gate decides is a warning. What the operator has not measured is not ok. Neither
+// hides that the gate is not Ready.
+func TestDoctorWarnsOfPreemption(t *testing.T) {
+	const ready, notReady = `{type: Ready, status: "True", reason: Ready`, `{type: Ready, status: "False", reason: SourceNotFound`
+	for _, tc := range []struct{ name, status, ready, want string }{
+		{"quota below the devices", "False", ready, `(?m)^warning +PlacementGate gpu +PreemptionGated: Some: queue q preempts\n +→ kubectl describe placementgate gpu$`},
+		{"not measured", "Unknown", ready, `(?m)^skipped +PlacementGate gpu +PreemptionGated: Some: queue q preempts$`},
+		{"gate without a source", "False", notReady, `(?m)^fault +PlacementGate gpu +SourceNotFound:`},
+		{"gate without a source, not measured", "Unknown", notReady, `(?m)^fault +PlacementGate gpu +SourceNotFound:`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			files, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			condition := fmt.Sprintf(`{type: PreemptionGated, status: %q, reason: Some, message: queue q preempts, lastTransitionTime: "2026-03-01T11:00:00Z"}, `, tc.status)
+			for i, f := range files.Files {
+				files.Files[i].Data = bytes.Replace(f.Data, []byte(ready), []byte(condition+tc.ready), 1)
+			}
+			code, out := runDoctor(t, files, "")
+			if wantCode := strings.Count(tc.ready, `"False"`); code != wantCode || !regexp.MustCompile(tc.want).MatchString(out) {
+				t.Errorf("exit code %d, want %d and %s in:\n%s", code, wantCode, tc.want, out)
+			}
+		})
+	}
+}
+
 // The series of cluster1 name it by a label of the ManagedCluster, as the MetricsSource of the hub
 // says. If the user may not read MetricsSources, doctor does not judge by the names.
 func TestDoctorFollowsTheClusterMapping(t *testing.T) {

@@ -346,7 +346,7 @@ func workloadExplanation() gate.Explanation {
 	candidates[2].Conditions = []gate.ConditionResult{{Name: "power", Number: gate.Known(0), EvaluatedAt: now.Add(-9 * time.Second)}, {Name: "net"}}
 	fleet := gate.Fleet{Conditions: []gate.ConditionResult{{Name: "budget", Number: gate.Known(1), EvaluatedAt: now.Add(-70 * time.Second)}}}
 	rules := gate.Rules{Placement: "plimsoll-system/gpu", MaxSampleAge: 2 * time.Minute, UnknownAfter: 5 * time.Minute, TierPoints: 20}
-	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Facts: facts}
+	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Next: "the operator nominates", Facts: facts}
 	e.Conditions, e.SkippedConditions = fleet.Conditions, []string{"window"}
 	e.Decision, e.Clusters = gate.Explain(facts, candidates, fleet, inFlight.View(), rules, 1, now)
 	return e

@@ -116,6 +116,7 @@ func (e *Engine) Recall(s *lifecycle.Situation, wl *kueue.Workload) {
 
 // Measured returns the situation with query results of the job's facts, and the ledger's view.
 func (e *Engine) Measured(s *lifecycle.Situation, key gatestate.QueryKey, clusters []gate.Candidate, fleet gate.Fleet) *lifecycle.Situation {
+	e.Registry.SetDevices(s.Gate.Name, s.JobFacts(), clusters)
 	s = s.Measured(clusters, fleet, e.view(s))
 	s.Room.Key = key
 	s.Room.Preceding = e.Waiting.Preceding(s.WaitEntry(key))

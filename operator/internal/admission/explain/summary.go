@@ -32,9 +32,10 @@ func (r *Report) writeSummary(w io.Writer, paint format.Painter, now time.Time) 
 	} else {
 		row("Waits for", paint.Good(r.WaitsFor))
 	}
+	row("Next", r.Next)
 	for _, c := range r.Checks {
 		text := c.Name + " " + paint.State(c.State)
-		if c.Message != "" {
+		if c.Message != "" && c.Message != r.WaitsFor {
 			text += ": " + c.Message
 		}
 		row("Check", text)
@@ -48,6 +49,9 @@ func (r *Report) writeSummary(w io.Writer, paint format.Painter, now time.Time) 
 	row("Decided after", r.Preceding)
 	row("Holds", formatHold(r.Decision.Hold, now))
 	row("Nominations", formatDispatch(r.Dispatch, now))
+	for _, p := range r.Dispatch.Avoided(now) {
+		row("Avoids", formatAvoidance(p))
+	}
 	row("Reclaimed", formatReclaim(r.Dispatch.Reclaimed, now))
 	row("Problem", paint.Bad(r.Problem))
 	for _, note := range r.NotShown {
@@ -122,6 +126,18 @@ func formatDispatch(d dispatch.Record, now time.Time) string {
 	}
 	if d.Reason != "" {
 		text += fmt.Sprintf(" (%s)", d.Reason)
+	}
+	return text
+}
+
+// formatAvoidance describes a cluster that the workload avoids.
+func formatAvoidance(p dispatch.Preference) string {
+	text := fmt.Sprintf("%s until %s", p.Cluster, p.Until.UTC().Format(time.TimeOnly+" UTC"))
+	if p.IfOther {
+		text += ", while another cluster could hold the workload"
+	}
+	if p.Why != "" {
+		text += ": it " + p.Why
 	}
 	return text
 }

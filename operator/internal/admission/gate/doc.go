@@ -6,7 +6,7 @@
 //
 //   - Decide excludes clusters by the rules in rejections.go and ranks the others.
 //   - Unplaceable decides whether a workload without a place waits, yields or is rejected.
-//   - Explain and Snapshot.WaitsFor state the reasons for users.
+//   - Explain and Snapshot.Wait state the reasons for users.
 //
 // To add a rule, see "Add a gate rule" in CONTRIBUTING.md.
 package gate

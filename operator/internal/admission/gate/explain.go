@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +19,9 @@ type Explanation struct {
 	// State and Message are those of the gate's admission check on the workload.
 	State   string `json:"state,omitempty"`
 	Message string `json:"message,omitempty"`
-	// WaitsFor states the next step. See Snapshot.WaitsFor.
+	// WaitsFor states the next step, and Next the event that can change it. See Snapshot.Wait.
 	WaitsFor string `json:"waitsFor"`
+	Next     string `json:"next,omitempty"`
 	// Cluster is the cluster with the workload, or "".
 	Cluster   string          `json:"cluster,omitempty"`
 	Nominated []string        `json:"nominated,omitempty"`
@@ -68,6 +71,7 @@ func Explain(f shape.Facts, candidates []Candidate, fleet Fleet, view ledger.Vie
 	for i, v := range d.Verdicts {
 		clusters[i] = e.explain(&candidates[i], v, view)
 	}
+	e.explainOrder(d, clusters)
 	d.Verdicts = nil
 	return d, clusters
 }
@@ -101,4 +105,49 @@ func (e *evaluation) explain(c *Candidate, v Verdict, view ledger.View) ClusterE
 		x.Why = strings.Join(why, ", ")
 	}
 	return x
+}
+
+// explainOrder adds to each cluster that can take the workload why another one comes first.
+func (e *evaluation) explainOrder(d Decision, clusters []ClusterExplanation) {
+	if len(d.Order) == 0 {
+		return
+	}
+	tiers := map[string]int{}
+	for i, tier := range tiersOf(d.Verdicts, float64(e.rules.TierPoints)) {
+		for _, v := range tier {
+			tiers[v.Cluster] = i
+		}
+	}
+	first := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
+	for i, v := range d.Verdicts {
+		if v.Rejection == RejectNone && v.Cluster != first.Cluster {
+			clusters[i].Why += "; " + first.Cluster + " comes first: " + e.whyFirst(first, v, tiers[first.Cluster] != tiers[v.Cluster])
+		}
+	}
+}
+
+// whyFirst states why the first cluster comes before another one that can take the workload, in the order in which
+// rank lets the criteria count.
+func (e *evaluation) whyFirst(first, other Verdict, otherTier bool) string {
+	isIncumbent := func(v Verdict) bool { return slices.Contains(e.rules.Incumbents, v.Cluster) }
+	switch {
+	case isIncumbent(first) && !isIncumbent(other):
+		return "the workload is sent there already"
+	case other.LacksQuota && !first.LacksQuota:
+		return "it needs no preemption"
+	case other.LacksQuota == first.LacksQuota && other.Slow && !first.Slow:
+		return "workloads start faster there"
+	case otherTier && other.Preference != first.Preference:
+		return "the gate prefers it"
+	case otherTier:
+		return fmt.Sprintf("its score is higher by more than %d points", e.rules.TierPoints)
+	}
+	equal := ""
+	if other.Score.Known && other.Score.Value > first.Score.Value {
+		equal = fmt.Sprintf(" (scores within %d points count as equal)", e.rules.TierPoints)
+	}
+	if other.Net < first.Net {
+		return fmt.Sprintf("of free devices, it has %g and this one %g", first.Net, other.Net) + equal
+	}
+	return "it was drawn, by the sizes of the clusters" + equal
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -97,4 +98,71 @@ func TestExplainIgnoresMissingDataAsDecideDoes(t *testing.T) {
 			t.Errorf("broken rules (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// Each cluster that could take the workload says why another one comes first, above all one with a better score.
+func TestExplainOrder(t *testing.T) {
+	with := func(c Candidate, change func(*Candidate)) Candidate {
+		change(&c)
+		return c
+	}
+	prefer := func(value float64) func(*Candidate) { return func(c *Candidate) { c.Preference = Known(value) } }
+	small, large := cluster("small", 1, 8, 8, 16), cluster("large", 9, 72, 8, 512)
+	sentToSmall := scoreRules(nil)
+	sentToSmall.Incumbents = []string{"small"}
+	twin := func(name string) Candidate { return cluster(name, 4, 32, 8, 64) }
+	for _, tc := range []struct {
+		name       string
+		candidates []Candidate
+		rules      Rules
+		other, why string
+	}{
+		{"best score, fewer devices", []Candidate{withScore(small, 61), withScore(large, 41)}, scoreRules(nil), "small",
+			"is eligible; large comes first: of free devices, it has 72 and this one 8 (scores within 20 points count as equal)"},
+		{"same score, fewer devices", []Candidate{withScore(small, 41), withScore(large, 41)}, scoreRules(nil), "small",
+			"is eligible; large comes first: of free devices, it has 72 and this one 8"},
+		{"worse tier", []Candidate{withScore(small, 61), withScore(large, 40)}, scoreRules(nil), "large",
+			"is eligible; small comes first: its score is higher by more than 20 points"},
+		{"preference", []Candidate{with(withScore(small, 0), prefer(2)), with(withScore(large, 90), prefer(1))}, scoreRules(nil), "large",
+			"is eligible; small comes first: the gate prefers it"},
+		{"sent to another one", []Candidate{withScore(small, 41), withScore(large, 61)}, sentToSmall, "large",
+			"is eligible; small comes first: the workload is sent there already"},
+		{"equal clusters", []Candidate{withScore(twin("c1"), 60), withScore(twin("c2"), 60)}, scoreRules(nil), "", "; c1 comes first: it was drawn, by the sizes of the clusters"},
+		{"only one has room", []Candidate{withScore(small, 61), withScore(cluster("full", 0, 0, 0, 64), 80)}, scoreRules(nil), "full", "has room for 0 such pods"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, clusters := Explain(job("a", 8, 1), tc.candidates, Fleet{}, ledger.View{}, tc.rules, 1, t0)
+			for _, c := range clusters {
+				if c.Cluster == d.Order[0] && strings.Contains(c.Why, "first") {
+					t.Errorf("the first cluster %s", c.Why)
+				}
+				if c.Cluster == tc.other && c.Why != tc.why {
+					t.Errorf("%s %q, want %q", c.Cluster, c.Why, tc.why)
+				}
+				if tc.other == "" && c.Cluster != d.Order[0] && !strings.HasSuffix(c.Why, strings.ReplaceAll(tc.why, "c1", d.Order[0])) {
+					t.Errorf("%s %q, want %q", c.Cluster, c.Why, tc.why)
+				}
+			}
+		})
+	}
+}
+
+func TestWhyFirstByDrawbacks(t *testing.T) {
+	e := &evaluation{rules: scoreRules(nil)}
+	for _, tc := range []struct {
+		name         string
+		first, other Verdict
+		want         string
+	}{
+		{"preemption", Verdict{}, Verdict{LacksQuota: true, Net: 9}, "it needs no preemption"},
+		{"preemption counts more than slow starts", Verdict{Slow: true}, Verdict{LacksQuota: true, Net: 9}, "it needs no preemption"},
+		{"slow starts", Verdict{}, Verdict{Slow: true, Net: 9}, "workloads start faster there"},
+		{"slow starts where both preempt", Verdict{LacksQuota: true}, Verdict{LacksQuota: true, Slow: true, Net: 9}, "workloads start faster there"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := e.whyFirst(tc.first, tc.other, false); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
 }

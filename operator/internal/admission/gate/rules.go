@@ -18,6 +18,11 @@ const (
 	DefaultMinimum = -99
 )
 
+// PeriodOf returns the time between two rounds of a gate.
+func PeriodOf(spec *v1alpha1.PlacementGateSpec) time.Duration {
+	return timing.Seconds(spec.PeriodSeconds, timing.DefaultPeriod)
+}
+
 // Rules are the parameters of a gate's decisions.
 type Rules struct {
 	// Placement is the namespace/name of the Placement that provides the candidates.

@@ -39,54 +39,76 @@ type Snapshot struct {
 	// BuiltinDispatcher is true if Kueue's built-in dispatcher nominates clusters, and not the
 	// operator.
 	BuiltinDispatcher bool
+	// Period of the gate's rounds. Zero means unknown.
+	Period time.Duration
 }
 
-// WaitsFor states the workload's next step, as a phrase after "waits for".
-func (s Snapshot) WaitsFor(now time.Time) string {
+// Wait is what a workload waits for.
+type Wait struct {
+	// For is a phrase after "waits for".
+	For string
+	// Next is the next event that can change it. It is empty if the workload waits for nothing.
+	Next string
+}
+
+// Wait returns the workload's next step.
+func (s Snapshot) Wait(now time.Time) Wait {
 	wl := s.Workload
 	switch {
 	case kueuestate.IsFinished(wl):
-		return "nothing: the workload has finished"
+		return Wait{For: "nothing: the workload has finished"}
 	case !wl.DeletionTimestamp.IsZero():
-		return "deletion to complete"
+		return Wait{"deletion to complete", "the finalizers of the Workload are removed"}
 	case s.Cluster != "":
-		return "nothing: the workload is on " + s.Cluster
+		return Wait{For: "nothing: the workload is on " + s.Cluster}
 	case wl.Spec.Active != nil && !*wl.Spec.Active:
-		return s.waitsForActivation(now)
+		return s.waitForActivation(now)
 	case !kueuestate.HoldsQuota(wl):
-		return s.withConditionMessage("quota in its ClusterQueue", kueue.WorkloadQuotaReserved)
+		return Wait{s.withConditionMessage("quota in its ClusterQueue", kueue.WorkloadQuotaReserved), "Kueue reserves quota, when others return it or there is more"}
 	case kueuestate.IsEvicted(wl):
-		return "eviction to complete"
+		return Wait{"eviction to complete", completesEviction}
 	case kueuestate.IsAdmitted(wl):
-		return "nothing: Kueue has admitted the workload"
+		return Wait{For: "nothing: Kueue has admitted the workload"}
 	case len(wl.Status.NominatedClusterNames) == 1:
-		return "admission by " + wl.Status.NominatedClusterNames[0]
+		return Wait{"admission by " + wl.Status.NominatedClusterNames[0], s.nextOfNomination()}
 	case len(wl.Status.NominatedClusterNames) > 1:
-		return "admission by one of " + strings.Join(wl.Status.NominatedClusterNames, ", ")
+		return Wait{"admission by one of " + strings.Join(wl.Status.NominatedClusterNames, ", "), s.nextOfNomination()}
 	}
-	return cmp.Or(s.waitsForGate(), s.waitsForOtherCheck(), s.waitsForDispatch(now))
+	return cmp.Or(s.waitForGate(), s.waitForOtherCheck(), s.waitForDispatch(now))
 }
 
-func (s Snapshot) waitsForActivation(now time.Time) string {
+const (
+	completesEviction = "Kueue completes the eviction"
+	userActivates     = "a user sets spec.active to true"
+)
+
+func (s Snapshot) nextOfNomination() string {
+	if s.BuiltinDispatcher {
+		return "a nominated cluster admits it, or Kueue nominates others"
+	}
+	return "a nominated cluster admits it, or the operator nominates others or returns it to its queue"
+}
+
+func (s Snapshot) waitForActivation(now time.Time) Wait {
 	why, until := ": the workload returned its quota for other workloads", s.Dispatch.SleepsUntil
 	if s.Dispatch.IsReclaimed() {
 		why = ": ReclaimPolicy " + s.Dispatch.Reclaimed.Policy + " returned it to its queue, because " + s.Dispatch.Reclaimed.Cause
 	}
 	switch {
 	case s.Dispatch.Parked != "":
-		return "a cluster that could start the workload, which returned its quota until then: " + s.Dispatch.Parked
+		return Wait{"a cluster that could start the workload, which returned its quota until then: " + s.Dispatch.Parked, nextLarger}
 	case until.IsZero():
-		return s.withConditionMessage("activation: spec.active is false", kueue.WorkloadEvicted)
+		return Wait{s.withConditionMessage("activation: spec.active is false", kueue.WorkloadEvicted), userActivates}
 	case until.After(now):
-		return "activation in " + until.Sub(now).Round(time.Second).String() + why
+		return Wait{"activation in " + until.Sub(now).Round(time.Second).String() + why, "the operator activates it then; if its queue preempts, when a cluster has room"}
 	}
 	if kueuestate.HoldsQuota(s.Workload) {
-		return "eviction to complete" + why
+		return Wait{"eviction to complete" + why, completesEviction}
 	}
 	if kueuestate.IsGateFirst(s.Workload) {
-		return "a cluster with room: the gate decides before the workload takes quota from others"
+		return Wait{"a cluster with room: the gate decides before the workload takes quota from others", "devices become free on a cluster, or a new sample shows more"}
 	}
-	return "activation by the operator" + why
+	return Wait{"activation by the operator" + why, "the operator activates it; if its queue preempts, when a cluster has room"}
 }
 
 // withConditionMessage appends the message of one of Kueue's conditions.
@@ -97,30 +119,47 @@ func (s Snapshot) withConditionMessage(text, condition string) string {
 	return text
 }
 
-// waitsForGate returns "" if the gate's check does not block the workload.
-func (s Snapshot) waitsForGate() string {
+// waitForGate returns the zero Wait if the gate's check does not block the workload.
+func (s Snapshot) waitForGate() Wait {
 	if len(s.Own) == 0 {
-		return ""
+		return Wait{}
 	}
 	if len(s.Own) > 1 {
-		return TooManyChecksMessage(s.Own)
+		return Wait{TooManyChecksMessage(s.Own), "the queue loses all of these checks but one"}
 	}
 	own := kueuestate.FindCheck(s.Workload, s.Own[0])
 	// A Ready check is the gate's last word unless the operator still has to nominate.
 	isLastWord := s.MultiKueue == "" || s.BuiltinDispatcher || s.Decision == nil && s.Fault == ""
 	switch {
 	case own.State == kueue.CheckStateReady && isLastWord:
-		return ""
+		return Wait{}
 	case own.State == kueue.CheckStateRetry || own.State == kueue.CheckStateRejected:
-		return checkText(own)
+		return Wait{checkText(own), nextOfCheck(own)}
 	case s.Fault != "":
-		return s.Fault
+		return Wait{s.Fault, "the operator reads the PlacementGate after a change"}
 	case s.Decision == nil:
-		return cmp.Or(own.Message, checkText(own))
+		return Wait{cmp.Or(own.Message, checkText(own)), s.nextLook("a decision of the gate")}
 	case s.Decision.State != Ready:
-		return s.Decision.Message
+		return Wait{s.Decision.Message, s.nextOfDecision()}
 	}
-	return ""
+	return Wait{}
+}
+
+// nextOfDecision is the event that can change the decision.
+func (s Snapshot) nextOfDecision() string {
+	event := nextEvents[s.Decision.Reason]
+	if event.metrics {
+		return s.nextLook(event.text)
+	}
+	return event.text
+}
+
+// nextLook adds how often the gate looks.
+func (s Snapshot) nextLook(event string) string {
+	if s.Period == 0 {
+		return event
+	}
+	return event + "; the gate looks every " + s.Period.String()
 }
 
 // TooManyChecksMessage is the message for a queue with several checks of gates.
@@ -128,15 +167,25 @@ func TooManyChecksMessage(own []string) string {
 	return "the queue has several placement checks, keep one of: " + strings.Join(own, ", ")
 }
 
-// waitsForOtherCheck returns the first check of another controller in a state other than Ready.
-func (s Snapshot) waitsForOtherCheck() string {
+// waitForOtherCheck returns the first check of another controller in a state other than Ready.
+func (s Snapshot) waitForOtherCheck() Wait {
 	for i := range s.Workload.Status.AdmissionChecks {
 		c := &s.Workload.Status.AdmissionChecks[i]
 		if c.State != kueue.CheckStateReady && string(c.Name) != s.MultiKueue && !slices.Contains(s.Own, string(c.Name)) {
-			return checkText(c)
+			return Wait{checkText(c), nextOfCheck(c)}
 		}
 	}
-	return ""
+	return Wait{}
+}
+
+func nextOfCheck(c *kueue.AdmissionCheckState) string {
+	switch {
+	case c.State == kueue.CheckStateRetry:
+		return "Kueue returns the workload to its queue"
+	case c.State == kueue.CheckStateRejected:
+		return "Kueue deactivates the workload; after that, " + userActivates
+	}
+	return "the controller of the check sets it Ready"
 }
 
 func checkText(c *kueue.AdmissionCheckState) string {
@@ -146,20 +195,20 @@ func checkText(c *kueue.AdmissionCheckState) string {
 	return "admission check " + string(c.Name) + ": " + c.Message
 }
 
-func (s Snapshot) waitsForDispatch(now time.Time) string {
+func (s Snapshot) waitForDispatch(now time.Time) Wait {
 	switch {
 	case s.MultiKueue == "" && len(s.Own) == 0 && !s.ChecksUnknown:
-		return "admission by Kueue: no gate decides for this queue"
+		return Wait{"admission by Kueue: no gate decides for this queue", "Kueue admits it"}
 	case s.MultiKueue == "":
-		return "admission by Kueue"
+		return Wait{"admission by Kueue", "Kueue admits it"}
 	case kueuestate.IsPinnedByKueue(s.Workload):
-		return "Kueue to choose its cluster: the workload follows the other parts of its job"
+		return Wait{"Kueue to choose its cluster: the workload follows the other parts of its job", "a cluster admits the first part of the job"}
 	case len(s.Connected) == 0:
-		return "a cluster of MultiKueueConfig " + s.Config + " that Kueue is connected to"
+		return Wait{"a cluster of MultiKueueConfig " + s.Config + " that Kueue is connected to", "Kueue connects to a cluster"}
 	case s.BuiltinDispatcher:
-		return "Kueue's built-in dispatcher to nominate clusters" + s.overdueNote(now)
+		return Wait{"Kueue's built-in dispatcher to nominate clusters" + s.overdueNote(now), "Kueue nominates clusters"}
 	}
-	return "nomination by the operator"
+	return Wait{"nomination by the operator", "the operator nominates a cluster in its next step"}
 }
 
 // overdueNote states for how long Kueue's built-in dispatcher has nominated no cluster. Within

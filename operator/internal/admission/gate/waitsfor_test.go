@@ -1,6 +1,11 @@
 package gate
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +19,7 @@ import (
 func TestWaitsFor(t *testing.T) {
 	inactive := false
 	deleted := metav1.NewTime(t0)
-	noRoom := &Decision{State: Pending, Message: "no cluster has 8 free"}
+	noRoom := &Decision{State: Pending, Reason: ReasonNoRoom, Message: "no cluster has 8 free"}
 	ready := func(s *Snapshot) {
 		kueuestate.FindCheck(s.Workload, "plimsoll").State = kueue.CheckStateReady
 		s.Decision = &Decision{State: Ready}
@@ -122,9 +127,51 @@ func TestWaitsFor(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := snapshot()
 			tc.change(&s)
-			if got := s.WaitsFor(t0); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
+			got := s.Wait(t0)
+			if got.For != tc.want {
+				t.Errorf("got %q, want %q", got.For, tc.want)
+			}
+			if waits := !strings.HasPrefix(got.For, "nothing"); waits != (got.Next != "") {
+				t.Errorf("the next event is %q", got.Next)
 			}
 		})
+	}
+}
+
+func TestNextOfDecision(t *testing.T) {
+	s := snapshot()
+	s.Decision, s.Period = &Decision{State: Pending, Reason: ReasonNoRoom, Message: "no cluster has 8 free"}, 15*time.Second
+	if got, want := s.Wait(t0).Next, "metrics show free devices or quota; the gate looks every 15s"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	s.Decision.Reason = ReasonJoining
+	if got, want := s.Wait(t0).Next, "a cluster without workloads leaves the MultiKueueConfig"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Whoever reads why a workload waits also reads what can change that.
+func TestEveryReasonHasANextEvent(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "decide.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") || spec.Names[0].Name == "ReasonPlaceable" {
+			return true
+		}
+		found++
+		reason, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		s := snapshot()
+		s.Decision = &Decision{State: Pending, Reason: reason, Message: "why"}
+		if err != nil || s.Wait(t0).Next == "" {
+			t.Errorf("%s has no next event (%v)", reason, err)
+		}
+		return true
+	})
+	if found != len(nextEvents) || found < 10 {
+		t.Errorf("%d reasons and %d next events", found, len(nextEvents))
 	}
 }

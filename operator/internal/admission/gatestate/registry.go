@@ -25,12 +25,14 @@ type Registry struct {
 	failingQueries map[string]string
 	// requests are, by gate and cluster, when a workload last needed the cluster.
 	requests map[string]map[string]time.Time
+	// devices are, by gate, those of each flavor by model; "" = of all models.
+	devices map[string]map[FlavorDevices]map[string]Devices
 }
 
 // New returns an empty registry.
 func New() *Registry {
 	return &Registry{gates: map[string]Gate{}, waiting: map[string]WaitSummary{}, conflicts: map[string]dispatcherConflict{},
-		requests: map[string]map[string]time.Time{}}
+		requests: map[string]map[string]time.Time{}, devices: map[string]map[FlavorDevices]map[string]Devices{}}
 }
 
 // Gate is a PlacementGate with the clusters that its Placement decided.
@@ -103,6 +105,7 @@ func withoutScoreTimes(g Gate) Gate {
 func (r *Registry) Delete(name string) {
 	r.mu.Lock()
 	delete(r.gates, name)
+	delete(r.devices, name)
 	watchers := r.watchers
 	r.mu.Unlock()
 	for _, notify := range watchers {

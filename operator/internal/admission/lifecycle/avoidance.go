@@ -28,7 +28,7 @@ func excludeByAvoidance(s *Situation, c *gate.Candidate) {
 		switch {
 		case p.Cluster != c.Name:
 		case p.IfOther:
-			c.LastResort = p.Why
+			c.LastResort = fmt.Sprintf("%s, and is avoided until %s", p.Why, p.Until.UTC().Format(time.TimeOnly+" UTC"))
 		default:
 			c.Exclude(gate.RejectAvoided, p.Why)
 		}
@@ -67,8 +67,7 @@ func (r Record) AfterFailedStart(f *FailedStart) Record {
 // avoidIfOther is the record with a cluster that is avoided while another one could hold the workload. failure is
 // what the cluster did, as a predicate.
 func (r Record) avoidIfOther(cluster, failure string, at time.Time) Record {
-	until := at.Add(timing.StartAvoidance)
-	r.Record = r.AvoidIfOther(cluster, until, fmt.Sprintf("%s, and is avoided until %s", failure, until.UTC().Format(time.TimeOnly+" UTC")))
+	r.Record = r.AvoidIfOther(cluster, at.Add(timing.StartAvoidance), failure)
 	return r
 }
 

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -523,7 +524,7 @@ func TestNext(t *testing.T) {
 		}, PhaseIdle},
 		{"no cluster admits it", inOrder(sentTo(fixture.Noon, "cluster1"), later(10*time.Minute)), PhaseNominated, func(s *Situation) Step {
 			inactive := false
-			return Step{Requeued: true, Writes: []Write{{Record: &RecordWrite{Record: s.Record.AvoidIfOther("cluster1", s.Now.Add(timing.StartAvoidance), "did not admit it, and is avoided until 12:40:00 UTC").Requeued("NotAdmitted", s.Now), Active: &inactive},
+			return Step{Requeued: true, Writes: []Write{{Record: &RecordWrite{Record: s.Record.AvoidIfOther("cluster1", s.Now.Add(timing.StartAvoidance), "did not admit it").Requeued("NotAdmitted", s.Now), Active: &inactive},
 				Event: &Notice{Warning: true, Reason: "Requeued", Message: "cluster1 has not admitted it within 10m0s; it returns to its queue"}}}}
 		}, PhaseYielded},
 		{"nominated to complete an eviction, and holds quota again", inOrder(repairedOn("cluster1"), reservedAgain), PhaseNominated, func(s *Situation) Step {
@@ -670,6 +671,13 @@ func TestNext(t *testing.T) {
 			got := Next(s)
 			if diff := cmp.Diff(tc.want(s), got, stepOptions); diff != "" {
 				t.Errorf("step (-want +got):\n%s", diff)
+			}
+			if s.Workload != nil {
+				wait := gate.Snapshot{Workload: s.Workload, Own: s.Checks.Own, MultiKueue: s.Checks.MultiKueue, Config: s.Checks.Config, Connected: s.MultiKueue.Connected,
+					Cluster: s.Checks.PlacedCluster(s.Workload), Dispatch: s.Record.Record, Decision: NextDecision(s), BuiltinDispatcher: !s.MultiKueue.Nominates}.Wait(s.Now)
+				if waits := !strings.HasPrefix(wait.For, "nothing"); waits != (wait.Next != "") {
+					t.Errorf("waits for %q, and the next event is %q", wait.For, wait.Next)
+				}
 			}
 			if to := got.LeadsTo(PhaseOf(s)); to != tc.to || !isDocumented(PhaseOf(s), to) {
 				t.Errorf("leads to %s, want %s; documented: %t", to, tc.to, isDocumented(PhaseOf(s), to))

@@ -14,7 +14,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
-	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // stepDecide lets the gate decide, writes its check and, if the nomination is the gate's
@@ -240,7 +239,7 @@ func unplaceableAfter(s *Situation) time.Duration {
 		return after
 	}
 	if s.Gate.Spec.WhenUnplaceable.Mode == v1alpha1.UnplaceableYield || s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds != nil {
-		return timing.Seconds(s.Gate.Spec.PeriodSeconds, timing.DefaultPeriod)
+		return gate.PeriodOf(&s.Gate.Spec)
 	}
 	return 0
 }

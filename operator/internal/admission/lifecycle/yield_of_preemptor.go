@@ -44,6 +44,6 @@ func stepAwaitRoom(s *Situation) Step {
 	if s.Decision(s.Record.Attempt+1).State == gate.Ready {
 		return stepReturn(s)
 	}
-	period := timing.Seconds(s.Gate.Spec.PeriodSeconds, timing.DefaultPeriod)
+	period := gate.PeriodOf(&s.Gate.Spec)
 	return Step{RequeueAfter: min(period, s.Record.LastYield.Add(timing.LastYieldPause).Sub(s.Now))}
 }

@@ -162,30 +162,36 @@ func (d *doctor) checkConditions(context.Context) ([]installation.Diagnosis, err
 }
 
 // diagnoseConditions returns a fault for each condition that is False, except Ready, which
-// sums up the others, those of mode Shadow, and Secure, which is a warning. Without a fault it
-// returns one diagnosis.
+// sums up the others, those of mode Shadow, and Secure and PreemptionGated, which are warnings.
+// PreemptionGated that is Unknown was not checked. Without any of these it returns one diagnosis.
 func diagnoseConditions(subject string, conditions []metav1.Condition, fix string) []installation.Diagnosis {
 	var diagnoses []installation.Diagnosis
-	ready := apimeta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	hasFault, ready := false, apimeta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	for _, c := range conditions {
-		if c.Status != metav1.ConditionFalse || c.Type == v1alpha1.ConditionReady || c.Reason == v1alpha1.ReasonShadow {
-			continue
+		message := c.Type + ": " + c.Reason + ": " + c.Message
+		switch {
+		case c.Type == v1alpha1.ConditionPreemptionGated && c.Status == metav1.ConditionUnknown:
+			d := installation.Warn(subject, message, "")
+			d.Result = installation.ResultSkipped
+			diagnoses = append(diagnoses, d)
+		case c.Status != metav1.ConditionFalse || c.Type == v1alpha1.ConditionReady || c.Reason == v1alpha1.ReasonShadow:
+		case c.Type == v1alpha1.ConditionSecure || c.Type == v1alpha1.ConditionPreemptionGated:
+			diagnoses = append(diagnoses, installation.Warn(subject, message, fix))
+		default:
+			diagnoses, hasFault = append(diagnoses, installation.Fault(subject, message, fix)), true
 		}
-		d := installation.Fault(subject, c.Type+": "+c.Reason+": "+c.Message, fix)
-		if c.Type == v1alpha1.ConditionSecure {
-			d.Result = installation.ResultWarning
-		}
-		diagnoses = append(diagnoses, d)
 	}
 	switch {
-	case len(diagnoses) > 0:
+	case hasFault:
 		return diagnoses
 	case ready == nil:
-		return []installation.Diagnosis{installation.Fault(subject, "has no condition Ready: the operator has not seen it", fix)}
+		return append(diagnoses, installation.Fault(subject, "has no condition Ready: the operator has not seen it", fix))
 	case ready.Status != metav1.ConditionTrue:
-		return []installation.Diagnosis{installation.Fault(subject, ready.Reason+": "+ready.Message, fix)}
+		return append(diagnoses, installation.Fault(subject, ready.Reason+": "+ready.Message, fix))
+	case len(diagnoses) == 0:
+		return []installation.Diagnosis{installation.Fine(subject, ready.Reason)}
 	}
-	return []installation.Diagnosis{installation.Fine(subject, ready.Reason)}
+	return diagnoses
 }
 
 // checkQueues checks the admission checks of gates and the queues that have them.
@@ -229,7 +235,7 @@ func (d *doctor) checkQueues(context.Context) ([]installation.Diagnosis, error) 
 // checkQueue checks a queue with the check of a gate, or with a MultiKueue check of a
 // configuration that a gate writes. It returns nothing for other queues.
 func (d *doctor) checkQueue(queue *kueue.ClusterQueue, gateOf, configOf map[string]string) []installation.Diagnosis {
-	subject, names := "ClusterQueue "+queue.Name, installation.ChecksOf(queue)
+	subject, names := "ClusterQueue "+queue.Name, kueuestate.ChecksOfQueue(queue)
 	var gates, configs []string
 	for _, name := range names {
 		if gate, ok := gateOf[name]; ok {

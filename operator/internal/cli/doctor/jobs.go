@@ -26,7 +26,7 @@ func (d *doctor) checkJobs(ctx context.Context) ([]installation.Diagnosis, error
 	gateOf, configOf := d.hub.GateOf(), d.hub.ConfigOf()
 	for i := range d.hub.Queues.Items {
 		queue := &d.hub.Queues.Items[i]
-		checks := installation.ChecksOf(queue)
+		checks := kueuestate.ChecksOfQueue(queue)
 		if !slices.ContainsFunc(checks, func(name string) bool { return gateOf[name] != "" }) {
 			continue
 		}

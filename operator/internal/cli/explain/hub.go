@@ -99,12 +99,14 @@ func (h *hubExplainer) explain(ctx context.Context, wl *kueue.Workload, now time
 	}
 	h.readMultiKueue(ctx)
 	h.stand.Workload, h.stand.Cluster, h.stand.Dispatch = wl, e.Cluster, e.Dispatch
-	e.WaitsFor = h.stand.WaitsFor(now)
 	scores, err := hubclient.ReadScores(ctx, h.client)
 	h.noteFailure(err)
 	if g := h.readGate(ctx); g != nil {
+		h.stand.Period = gate.PeriodOf(&g.Spec)
 		h.explainClusters(ctx, wl, g, scores, now)
 	}
+	wait := h.stand.Wait(now)
+	e.WaitsFor, e.Next = wait.For, wait.Next
 	if e.Cluster == "" && !kueuestate.IsFinished(wl) {
 		h.report.NotShown = append(h.report.NotShown, "each candidate's room, promised devices and age of samples: "+reason)
 	}

@@ -144,17 +144,6 @@ func (h *Objects) ConfigOf() map[string]string {
 	return configs
 }
 
-// ChecksOf returns the names of the checks of a queue.
-func ChecksOf(queue *kueue.ClusterQueue) []string {
-	var names []string
-	if s := queue.Spec.AdmissionChecksStrategy; s != nil {
-		for _, rule := range s.AdmissionChecks {
-			names = append(names, string(rule.Name))
-		}
-	}
-	return names
-}
-
 // Gate returns the gate of the name, or nil.
 func (h *Objects) Gate(name string) *v1alpha1.PlacementGate {
 	for i := range h.Gates.Items {

@@ -138,7 +138,7 @@ func (u *uninstaller) queueStep() removalStep {
 	gateOf, trials := u.hub.GateOf(), u.hub.TrialChecks()
 	for i := range u.hub.Queues.Items {
 		queue := &u.hub.Queues.Items[i]
-		for _, check := range installation.ChecksOf(queue) {
+		for _, check := range kueuestate.ChecksOfQueue(queue) {
 			if _, ours := gateOf[check]; ours || slices.Contains(trials, check) {
 				queues = append(queues, "ClusterQueue "+queue.Name+" has check "+check)
 			}

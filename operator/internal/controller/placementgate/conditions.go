@@ -29,6 +29,7 @@ func decideConditions(in *input, configured condition.Decision) []conditionDecis
 		{v1alpha1.ConditionScoresFound, decideScoresFound(in)},
 		{v1alpha1.ConditionMultipleCandidates, decideMultipleCandidates(in)},
 		{v1alpha1.ConditionDispatcherMatches, decideDispatcherMatches(in)},
+		{v1alpha1.ConditionPreemptionGated, decidePreemptionGated(in)},
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/membership"
@@ -67,7 +68,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=plimsoll.dev,resources=metricssources,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.open-cluster-management.io,resources=managedclusters;placements;placementdecisions;addonplacementscores,verbs=list;watch
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=multikueueconfigs;multikueueclusters,verbs=list;watch;create;patch
-// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads;admissionchecks,verbs=list;watch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads;admissionchecks;clusterqueues;cohorts,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Setup adds the controller to the manager.
@@ -126,11 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if applyErr != nil {
 		return reconcile.Result{}, applyErr
 	}
-	return reconcile.Result{RequeueAfter: min(max(period(&g.Spec), minInterval), maxInterval)}, nil
-}
-
-func period(spec *v1alpha1.PlacementGateSpec) time.Duration {
-	return timing.Seconds(spec.PeriodSeconds, timing.DefaultPeriod)
+	return reconcile.Result{RequeueAfter: min(max(gate.PeriodOf(&g.Spec), minInterval), maxInterval)}, nil
 }
 
 // forgetGate removes the state of a deleted gate. Its MultiKueueConfig and

@@ -47,6 +47,8 @@ type input struct {
 	holds []ledger.Hold
 	// failingQueries names the failing queries and since when they fail. Empty: none.
 	failingQueries string
+	// preempting are the quotas of the queues that preempt and have a check of the gate.
+	preempting []preemptingQuota
 }
 
 // gather reads the state of a gate. A missing object is a state; every other failure is
@@ -78,6 +80,9 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 			return nil, err
 		}
 		in.clusters = append(in.clusters, gatestate.Cluster{Name: name, Scores: scores})
+	}
+	if in.preempting, err = r.gatherPreemptingQuotas(ctx, g.Name); err != nil {
+		return nil, err
 	}
 	if g.Spec.MultiKueue == nil {
 		return in, nil

@@ -58,7 +58,7 @@ func decideConfiguration(in *input, history *membership.History, now time.Time) 
 	} else {
 		current = clustersInUse(in)
 	}
-	settings := membership.Settings{Period: max(period(&in.gate.Spec), minMembershipPeriod), Ranked: !in.nominate}
+	settings := membership.Settings{Period: max(gate.PeriodOf(&in.gate.Spec), minMembershipPeriod), Ranked: !in.nominate}
 	if in.nominate {
 		settings.Requested = in.requested
 	}

@@ -44,7 +44,8 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 		e.State, e.Message = string(s.Check().State), s.Check().Message
 	}
 	snapshot := gate.Snapshot{Workload: s.Workload, Own: s.Checks.Own, MultiKueue: s.Checks.MultiKueue, Config: s.Checks.Config, Connected: s.MultiKueue.Connected,
-		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.engine.Nominates}
+		Cluster: e.Cluster, Dispatch: e.Dispatch, BuiltinDispatcher: !r.engine.Nominates,
+		Period: gate.PeriodOf(&s.Gate.Spec)}
 	switch {
 	case !r.isLeader():
 		e.Follower = true
@@ -62,7 +63,8 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 		}
 		snapshot.Decision = &e.Decision
 	}
-	e.WaitsFor = snapshot.WaitsFor(s.Now)
+	wait := snapshot.Wait(s.Now)
+	e.WaitsFor, e.Next = wait.For, wait.Next
 	return e, nil
 }
 

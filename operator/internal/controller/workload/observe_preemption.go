@@ -26,10 +26,10 @@ func (r *Reconciler) observeQueue(ctx context.Context, s *lifecycle.Situation) e
 	if queue.Spec.Preemption != nil {
 		policy = *queue.Spec.Preemption
 	}
-	s.Queue.PreemptsLowerPriority = isPreempting(policy.WithinClusterQueue)
+	s.Queue.PreemptsLowerPriority = kueuestate.IsPreempting(policy.WithinClusterQueue)
 	s.Queue.PreemptsNewerEqual = policy.WithinClusterQueue == kueue.PreemptionPolicyLowerOrNewerEqualPriority
 	s.Queue.Borrows = borrows(queue)
-	s.Queue.CanPreempt = s.Queue.PreemptsLowerPriority || isPreempting(policy.ReclaimWithinCohort)
+	s.Queue.CanPreempt = s.Queue.PreemptsLowerPriority || kueuestate.IsPreempting(policy.ReclaimWithinCohort)
 	if queue.Spec.CohortName == "" || s.Dispatch() == lifecycle.Local {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (r *Reconciler) observeQueue(ctx context.Context, s *lifecycle.Situation) e
 			return fmt.Errorf("list the ClusterQueues of cohort %s: %w", queue.Spec.CohortName, err)
 		}
 	}
-	mayReclaim, parents := isPreempting(policy.ReclaimWithinCohort), kueuestate.ParentCohorts(cohorts)
+	mayReclaim, parents := kueuestate.IsPreempting(policy.ReclaimWithinCohort), kueuestate.ParentCohorts(cohorts)
 	s.Queue.PreemptsUncounted = mayReclaim && policy.BorrowWithinCohort != nil && policy.BorrowWithinCohort.Policy != kueue.BorrowWithinCohortPolicyNever
 	s.Queue.Reclaim = gate.Reclaim{AnyPriority: policy.ReclaimWithinCohort == kueue.PreemptionPolicyAny}
 	root := kueuestate.RootCohort(queue.Spec.CohortName, parents)
@@ -54,10 +54,6 @@ func (r *Reconciler) observeQueue(ctx context.Context, s *lifecycle.Situation) e
 		}
 	}
 	return nil
-}
-
-func isPreempting(policy kueue.PreemptionPolicy) bool {
-	return policy != "" && policy != kueue.PreemptionPolicyNever
 }
 
 // borrows reports whether a queue uses quota of its cohort.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -354,5 +355,18 @@ func TestDecisionAfterAYieldIsAnEvent(t *testing.T) {
 	b.reconcile()
 	if events := b.events(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal NoRoom ") {
 		t.Errorf("events: %q", events)
+	}
+}
+
+// A decision counts the devices of the flavor, for the gate's condition PreemptionGated.
+func TestDecisionCountsDevicesOfFlavor(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Capacity: "floor(devices)"}})
+	wl := fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))
+	wl.Status.Admission.PodSetAssignments = []kueue.PodSetAssignment{{Name: "main", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"}}}
+	b.create(wl)
+	b.look()
+	got, measured := b.engine.Registry.DevicesOf("gpu", gatestate.FlavorDevices{ClusterQueue: "gpu", Flavor: "h100", Resource: "nvidia.com/gpu"})
+	if want := (gatestate.Devices{Count: 18, Complete: true}); got != want || !measured {
+		t.Errorf("got %+v, %t, want %+v", got, measured, want)
 	}
 }

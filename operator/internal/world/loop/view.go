@@ -160,7 +160,7 @@ func (v *hubView) observeQueue(s *lifecycle.Situation) {
 	queue := hub.Get[*kueue.ClusterQueue](v.store, types.NamespacedName{Name: string(s.Workload.Status.Admission.ClusterQueue)})
 	s.Queue.LacksChecks = kueuestate.LacksChecks(queue, s.Workload)
 	if policy := queue.Spec.Preemption; policy != nil {
-		s.Queue.PreemptsLowerPriority = policy.WithinClusterQueue != "" && policy.WithinClusterQueue != kueue.PreemptionPolicyNever
+		s.Queue.PreemptsLowerPriority = kueuestate.IsPreempting(policy.WithinClusterQueue)
 		s.Queue.CanPreempt = s.Queue.PreemptsLowerPriority
 	}
 }
