@@ -5,16 +5,22 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
 // candidate is a cluster with what the gate's queries say about it for one workload.
-type candidate struct{ gate.Candidate }
+type candidate struct {
+	gate.Candidate
+	// queue is the worker's ClusterQueue for the workload.
+	queue string
+}
 
 // candidateOf returns the candidate of a cluster. Its Shapes are those of the workload's pod sets, in the order
 // of the facts. SampledAt is zero if the time or the room is unknown.
-func candidateOf(of gatestate.Cluster, results []queryResult, podSets int) gate.Candidate {
-	cluster, c := of.Name, candidate{of.Candidate()}
-	c.Shapes = make([]gate.ShapeMetrics, podSets)
+func candidateOf(of gatestate.Cluster, results []queryResult, f *shape.Facts) gate.Candidate {
+	cluster, c := of.Name, candidate{Candidate: of.Candidate()}
+	c.Shapes = make([]gate.ShapeMetrics, len(f.PodSets))
 	roomUnknown, exportsQuota := false, false
 	for _, q := range results {
 		n, found := q.result.values[cluster]
@@ -23,8 +29,11 @@ func candidateOf(of gatestate.Cluster, results []queryResult, podSets int) gate.
 			exportsQuota = found && !q.result.lacks(cluster)
 		case gate.QueryFit:
 			roomUnknown = roomUnknown || q.result.values == nil || !n.Known && q.result.lacks(cluster)
+		case gate.QueryLocalQueues:
+			c.LocalQueues = q.result.localQueues[cluster]
 		}
 	}
+	c.queue = c.ClusterQueue(ledger.QueueOf(f))
 	for _, q := range results {
 		c.add(q, cluster, exportsQuota)
 	}
@@ -39,7 +48,7 @@ func candidateOf(of gatestate.Cluster, results []queryResult, podSets int) gate.
 // returns zero if that of any result is unknown.
 func oldestQuotaTime(cluster string, results []queryResult) (oldest time.Time) {
 	for _, q := range results {
-		if q.Name != gate.QueryQuota {
+		if !q.returnsQuota() {
 			continue
 		}
 		if q.result.quotaTimes == nil {
@@ -73,8 +82,13 @@ func oldestSampleTime(cluster string, results []queryResult) time.Time {
 // quota metrics: then a queue without a series does not exist.
 func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 	n, found := q.result.values[cluster]
+	hasSucceeded := q.result.values != nil
+	if q.PerQueue {
+		n, found = q.result.valuesByQueue[c.queue][cluster]
+		hasSucceeded = q.result.valuesByQueue != nil
+	}
 	switch q.Name {
-	case gate.QuerySampleTime, gate.QueryQuotaTime, gate.QueryKueueMetrics:
+	case gate.QuerySampleTime, gate.QueryQuotaTime, gate.QueryKueueMetrics, gate.QueryLocalQueues:
 	case gate.QueryFit:
 		c.Shapes[q.podSet].Fit = n
 	case gate.QueryEmptyFit:
@@ -95,12 +109,16 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 		c.Preference = n
 	case gate.QueryNominalQuota:
 		c.Shapes[q.podSet].NominalQuota = n
+	case gate.QueryCPUQuota:
+		c.Shapes[q.podSet].CPUQuota, c.Shapes[q.podSet].QuotaFailed = n, c.Shapes[q.podSet].QuotaFailed || !hasSucceeded
+	case gate.QueryMemoryQuota:
+		c.Shapes[q.podSet].MemoryQuota, c.Shapes[q.podSet].QuotaFailed = n, c.Shapes[q.podSet].QuotaFailed || !hasSucceeded
 	case gate.QueryBorrowed:
 		c.Shapes[q.podSet].Borrowed = q.result.queuesOf(cluster)
 	case gate.QueryQuota:
 		shape := &c.Shapes[q.podSet]
-		shape.Quota, shape.QuotaFailed = n, q.result.values == nil
-		shape.QueueMissing = exportsQuota && !found && q.result.values != nil && !q.result.lacks(cluster)
+		shape.Quota, shape.QuotaFailed = n, shape.QuotaFailed || !hasSucceeded
+		shape.QueueMissing = exportsQuota && c.queue != "" && !found && hasSucceeded && !q.result.lacks(cluster)
 	default:
 		if q.Prerequisite != "" {
 			c.addPrerequisite(q, cluster)

@@ -153,7 +153,7 @@ func kueueDataOf(snap *Snapshot) kueueData {
 	totals, parents := cohortTotals(snap), cohortParents(snap)
 	for i := range snap.Queues {
 		q := &snap.Queues[i]
-		own := float64(q.Nominal - q.Reserved)
+		own := q.amount(q.Nominal) - q.amount(q.Reserved)
 		r := quota{queue: q.Name, flavor: q.Flavor, resource: q.Resource, inCohort: q.Cohort != "", nominalUnreserved: own, unreserved: own}
 		if r.inCohort {
 			r.unreserved += borrowingLimit(q)
