@@ -87,6 +87,7 @@ var (
 		"kube_serviceaccount_info":                       {"namespace", "serviceaccount", "uid", "automount_token"},
 		"kube_configmap_info":                            {"namespace", "configmap"},
 		"kube_secret_info":                               {"namespace", "secret"},
+		"kube_localqueue_info":                           {"namespace", "localqueue", "cluster_queue"}, // config/prometheus/localqueues.yaml
 		"kube_persistentvolumeclaim_info":                {"namespace", "persistentvolumeclaim", "storageclass", "volumename", "volumemode"},
 	}
 	kueueMetrics = map[string][]string{

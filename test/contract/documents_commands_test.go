@@ -193,7 +193,7 @@ var (
 var flagFolders = []string{"operator/cmd", "operator/internal/cli", "exporter/cmd", "exporter/internal", "test/lab", "test/demo", "test/mutants", ".tools/images", ".tools/charts"}
 
 // foreignFlags are flags of other programs that documents name.
-var foreignFlags = []string{"server-side", "help", "version", "web.listen-address", "web.config.file", "namespace", "create-namespace", "force-conflicts", "metric-labels-allowlist"}
+var foreignFlags = []string{"server-side", "help", "version", "web.listen-address", "web.config.file", "namespace", "create-namespace", "force-conflicts", "metric-labels-allowlist", "custom-resource-state-config-file"}
 
 // Each flag that a document names is one of our programs', or of kubectl's.
 func TestFlagsOfDocuments(t *testing.T) {

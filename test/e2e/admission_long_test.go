@@ -60,6 +60,24 @@ func TestWorkerWithoutQueueIsSkipped(t *testing.T) {
 	checkPassedOver(ctx, t, "partial")
 }
 
+// The LocalQueue on the workers points to a ClusterQueue with another name than the hub's. The gate knows its quota from
+// kube-state-metrics and Kueue.
+func TestQueueOfWorkersHasAnotherName(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	for _, w := range lab.Workers {
+		if err := w.Apply(ctx, `{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: teamx, namespace: team-a}, spec: {clusterQueue: gpu}}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	onHub := "  admissionChecksStrategy: {admissionChecks: [{name: plimsoll}, {name: multikueue}]}\n"
+	if err := lab.Hub.Apply(ctx, fleet.GPUQueue{Name: "teamx"}.Manifest(256, onHub)); err != nil {
+		t.Fatal(err)
+	}
+	awaitValue(ctx, t, `count(kube_localqueue_info{namespace="team-a",localqueue="teamx",cluster_queue="gpu"})`, 3)
+	submit(ctx, t, fleet.Job{Name: "of-teamx", Model: fleet.H100, GPUs: 2, Queue: "teamx"})
+	awaitRunning(ctx, t, "of-teamx")
+}
+
 func TestWorkerWithoutQuotaIsSkipped(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
 	queue{name: "poor", hub: 256, worker: 256, checks: []string{"plimsoll", "multikueue"}}.create(ctx, t)

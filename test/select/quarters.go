@@ -118,6 +118,7 @@ var quarters = [4]quarter{
 		{"TestScenarios/profile", 45},
 		{"TestScenarios/topology", 45},
 		{"TestScenarios/rebalance", 45},
+		{"TestQueueOfWorkersHasAnotherName", 15},
 	},
 }
 

@@ -15,8 +15,8 @@ const (
 
 // Reasons of conditions of a CapacityPolicy.
 const (
-	// ReasonQuotaAutomation is the reason of ConditionApplied if Kueue itself writes the
-	// quota of a ClusterQueue in the Cohort.
+	// ReasonQuotaAutomation is the reason of ConditionApplied if Kueue itself, or an
+	// orchestrator of quotas, sets the quota of a ClusterQueue or Cohort in the Cohort.
 	ReasonQuotaAutomation = "QuotaAutomation"
 	// ReasonTooManyClusters is the reason of ConditionMeasured if the policy selects more
 	// clusters than the status can hold.

@@ -115,6 +115,8 @@ type cluster struct {
 	emptied *cluster
 	// objects that prerequisites of gates name.
 	objects []metrics.Object
+	// localQueues are those that kube-state-metrics reports.
+	localQueues []metrics.Object
 	// dead parts of the worker.
 	schedulerDead, startsFail bool
 	scheduling                bool

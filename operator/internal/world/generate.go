@@ -39,6 +39,8 @@ func Random(seed uint64) Spec {
 	makeTrials(&s)
 	makeProfiles(&s)
 	makeCapacity(&s)
+	makeLocalQueues(&s)
+	makeCPUQuotas(&s)
 	makeNever(&s)
 	return s
 }

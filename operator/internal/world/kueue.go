@@ -221,7 +221,7 @@ func (k *kueueControl) reconcileAdmitted(wl *kueue.Workload, key types.Namespace
 		k.evict(key, kueue.WorkloadEvictedByAdmissionCheck, "Evicted due to a check", nil)
 		return
 	}
-	q := k.quota.queues[string(wl.Spec.QueueName)]
+	q := k.quota.queues[k.quota.of(string(wl.Spec.QueueName))]
 	switch {
 	case q == nil || q.stop == kueue.None:
 	case kueuestate.IsAdmitted(wl):

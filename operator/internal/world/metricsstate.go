@@ -1,7 +1,9 @@
 package world
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
@@ -110,7 +112,7 @@ func (m *metricsState) intercept(_ *http.Request, expr string) metrics.Response 
 
 // snapshot is what the exporters and Kueue of a cluster report.
 func (c *cluster) snapshot() metrics.Snapshot {
-	s := metrics.Snapshot{Cluster: c.spec.Name, Objects: c.objects}
+	s := metrics.Snapshot{Cluster: c.spec.Name, Objects: slices.Concat(c.objects, c.localQueues)}
 	lies := c.world.faults.lies[c.spec.Name]
 	for _, n := range c.nodes {
 		if !n.ready {
@@ -135,8 +137,8 @@ func (c *cluster) snapshot() metrics.Snapshot {
 // queues are the quotas that Kueue reports.
 func (c *cluster) queues() (list []metrics.Queue) {
 	used := c.kueue.workloads.usage()
-	for i := range c.world.Spec.Queues {
-		q := c.kueue.quota.queues[c.world.Spec.Queues[i].Name]
+	for _, name := range slices.Sorted(maps.Keys(c.kueue.quota.queues)) {
+		q := c.kueue.quota.queues[name]
 		for _, f := range c.kueue.quota.flavors {
 			nominal, has := q.nominal[f.name]
 			if !has {
@@ -145,13 +147,16 @@ func (c *cluster) queues() (list []metrics.Queue) {
 			list = append(list, metrics.Queue{Name: q.spec.Name, Cohort: q.spec.Cohort, Flavor: f.name, Resource: f.resource,
 				Nominal: nominal, Reserved: used[q.spec.Name][f.name], BorrowingLimit: q.spec.BorrowingLimit})
 		}
+		if q.cpu > 0 {
+			list = append(list, metrics.Queue{Name: q.spec.Name, Flavor: cpuFlavor, Resource: "cpu", Nominal: q.cpu, Reserved: c.kueue.cpuUsed(q.spec.Name)})
+		}
 	}
 	return list
 }
 
 // summary is what the default queries of gates read of a scrape. Nodes that differ only in their names are counted.
 func (c *cluster) summary(at time.Time) *metrics.Summary {
-	s := &metrics.Summary{At: at, Queues: c.queues()}
+	s := &metrics.Summary{At: at, Queues: c.queues(), LocalQueues: c.localQueues}
 	last := map[*Pool][]int{} // groups by the number of allocated devices, of the last nodes
 	for _, n := range c.nodes {
 		if !n.ready {

@@ -24,7 +24,12 @@ type quota struct {
 	// cohorts are the quotas of Cohorts themselves, by flavor. measured is that of a CapacityPolicy.
 	cohorts  map[string]map[string]int64
 	measured string
+	// localQueues are the ClusterQueues of LocalQueues that have other names than these.
+	localQueues map[string]string
 }
+
+// of is the ClusterQueue of a LocalQueue.
+func (q *quota) of(localQueue string) string { return cmp.Or(q.localQueues[localQueue], localQueue) }
 
 // flavor is a ResourceFlavor: the nodes with one device model.
 type flavor struct{ name, model, resource string }
@@ -40,6 +45,7 @@ func (f *flavor) nodeLabels() map[string]string {
 type clusterQueue struct {
 	spec    *Queue
 	nominal map[string]int64 // by flavor
+	cpu     int64            // in milli-cores; zero = no quota
 	stop    kueue.StopPolicy
 	// sticky is the workload that preempted last. It stays first, so that it gets what it freed.
 	sticky types.NamespacedName
@@ -63,8 +69,8 @@ func (q *quota) takes(j *Job, devices int64) bool {
 		return true
 	}
 	for _, f := range q.flavors {
-		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && q.available(j.Queue, f.name, nil) >= devices {
-			return true
+		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && q.available(q.of(j.Queue), f.name, nil) >= devices {
+			return q.permitsCPU(j, devices, 0)
 		}
 	}
 	return false
@@ -177,7 +183,7 @@ func (k *kueueControl) pendingWorkloads() map[string][]types.NamespacedName {
 	lists := map[string][]types.NamespacedName{}
 	for _, key := range k.workloads.pending() {
 		wl := k.workloads.get(key)
-		queue := string(wl.Spec.QueueName)
+		queue := k.quota.of(string(wl.Spec.QueueName))
 		cq := k.quota.queues[queue]
 		if cq == nil || cq.stop != kueue.None || cq.inactive || !kueuestate.IsActive(wl) || !wl.DeletionTimestamp.IsZero() || k.isDeactivationTarget(wl) ||
 			apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadRequeued) ||
@@ -205,7 +211,7 @@ func compareRank(a, b *kueue.Workload) int {
 
 // wouldBorrow reports whether no flavor has nominal quota of the workload's queue left for it.
 func (k *kueueControl) wouldBorrow(wl *kueue.Workload, used map[string]map[string]int64) bool {
-	queue := string(wl.Spec.QueueName)
+	queue := k.quota.of(string(wl.Spec.QueueName))
 	cq := k.quota.queues[queue]
 	if cq == nil || cq.spec.Cohort == "" {
 		return false
@@ -239,6 +245,9 @@ func queueTime(wl *kueue.Workload) time.Time {
 // assign finds a flavor for each pod set, with fewer pods if the job permits it; nil = no quota.
 func (k *kueueControl) assign(wl *kueue.Workload, queue string, used map[string]map[string]int64) []kueue.PodSetAssignment {
 	left := k.leftFor(wl, queue, func(flavor string) int64 { return k.quota.available(queue, flavor, used) })
+	if cpu, hasQuota := k.cpuLeft(queue, wl); hasQuota {
+		left[cpuFlavor] = cpu
+	}
 	var list []kueue.PodSetAssignment
 	for i := range wl.Spec.PodSets {
 		p := &wl.Spec.PodSets[i]
@@ -263,10 +272,17 @@ func assignPodSet(p *kueue.PodSet, least int32, flavors []flavor, left map[strin
 			continue
 		}
 		n := min(int64(p.Count), left[f.name]/each)
+		cpu := cpuOfPod(&p.Template.Spec)
+		if has, isLimited := left[cpuFlavor]; isLimited {
+			n = atMost(n, has, cpu)
+		}
 		if n < int64(least) || n <= 0 {
 			continue
 		}
 		left[f.name] -= n * each
+		if _, isLimited := left[cpuFlavor]; isLimited {
+			left[cpuFlavor] -= n * cpu
+		}
 		count := int32(n)
 		return kueue.PodSetAssignment{Name: p.Name, Count: &count,
 			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceName(f.resource): kueue.ResourceFlavorReference(f.name)},

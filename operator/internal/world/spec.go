@@ -29,9 +29,14 @@ type Spec struct {
 type Cluster struct {
 	Name  string
 	Pools []Pool
-	// Quotas of the worker's ClusterQueues in devices, by queue and model. A queue that is not
+	// Quotas of the worker's ClusterQueues in devices, by ClusterQueue and model. A queue that is not
 	// named has as many as the cluster has devices at the start.
 	Quotas map[string]map[string]int64
+	// CPUQuota of each of the worker's ClusterQueues in milli-cores; zero = no quota for CPU, which Kueue then ignores.
+	CPUQuota int64
+	// LocalQueues are the ClusterQueues of LocalQueues of the worker that have other names than the hub's, by queue.
+	// kube-state-metrics reports all LocalQueues if there are any here.
+	LocalQueues map[string]string
 	// Spread: the scheduler places pods on the node with the most free devices, and otherwise on
 	// the one with the fewest.
 	Spread bool

@@ -144,8 +144,8 @@ func (c *cluster) takes(j *Job) bool {
 func (c *cluster) hasQuota(j *Job, devices int64) bool {
 	used := c.kueue.workloads.usage()
 	for _, f := range c.kueue.quota.flavors {
-		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && c.kueue.quota.available(j.Queue, f.name, used) >= devices {
-			return true
+		if f.resource == j.Resource && (j.Model == "" || j.Model == f.model) && c.kueue.quota.available(c.kueue.quota.of(j.Queue), f.name, used) >= devices {
+			return c.kueue.quota.permitsCPU(j, devices, c.kueue.cpuUsed(c.kueue.quota.of(j.Queue)))
 		}
 	}
 	return false

@@ -13,16 +13,21 @@ func (c *cluster) newWorkerKueue(flavors []flavor) *kueueControl {
 	w := c.world
 	store := &localWorkloads{liveWorkloads: newLiveWorkloads()}
 	k := &kueueControl{world: w, name: c.spec.Name, workloads: store, pending: map[types.NamespacedName]bool{}, timers: map[types.NamespacedName]time.Time{},
-		quota: &quota{queues: map[string]*clusterQueue{}, flavors: flavors}, podsReadyTimeout: c.spec.PodsReadyTimeout}
+		quota: &quota{queues: map[string]*clusterQueue{}, flavors: flavors, localQueues: c.spec.LocalQueues}, podsReadyTimeout: c.spec.PodsReadyTimeout}
 	store.onWrite = k.changed
 	devices := c.devices()
 	for i := range w.Spec.Queues {
-		q := &w.Spec.Queues[i]
+		q := w.Spec.Queues[i]
+		q.Name = k.quota.of(q.Name)
+		if k.quota.queues[q.Name] != nil {
+			continue // of another LocalQueue, too
+		}
 		byModel := maps.Clone(devices)
 		maps.Copy(byModel, c.spec.Quotas[q.Name])
 		nominal := q.byFlavor(byModel)
-		k.quota.queues[q.Name] = &clusterQueue{spec: q, nominal: nominal, stop: kueue.None}
+		k.quota.queues[q.Name] = &clusterQueue{spec: &q, nominal: nominal, cpu: c.spec.CPUQuota, stop: kueue.None}
 	}
+	c.localQueues = c.spec.reportedQueues(&w.Spec)
 	k.assignDomain = c.assignDomain
 	k.jobOf = func(key types.NamespacedName) *batchJob {
 		if j := c.jobFor(key); j != nil && j.key == key {

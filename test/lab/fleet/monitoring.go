@@ -87,6 +87,7 @@ func (c *Cluster) startKubeStateMetrics(ctx context.Context) error {
 		name: c.Name + "-kube-state-metrics", path: c.fleet.bin.Path("kube-state-metrics"),
 		args: []string{"--kubeconfig=" + c.Kubeconfig, "--host=127.0.0.1", fmt.Sprintf("--port=%d", ports[0]),
 			"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", ports[1]), "--resources=nodes,pods,jobs,namespaces,serviceaccounts,configmaps,secrets,persistentvolumeclaims",
+			"--custom-resource-state-config-file=" + filepath.Join(c.fleet.opts.Root, "config", "prometheus", "localqueues.yaml"),
 			"--metric-labels-allowlist=nodes=[" + strings.Join([]string{BlockLabel, TPUTopologyLabel, nodePoolLabel, ProductLabel, CapacityTypeLabel}, ",") + "]"},
 		ready: httpReady("http://"+addr+"/healthz", httpPlain),
 	})

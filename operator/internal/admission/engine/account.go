@@ -111,7 +111,7 @@ func (e *Engine) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) l
 	}
 	if ran := h.Running; ran != nil {
 		clusters, podSets = append(clusters, ran.Cluster), ran.PodSets
-		e.Ledger.Credit(ledger.Credit{Cluster: ran.Cluster, ClusterQueue: ran.ClusterQueue, PodSets: ran.PodSets, FinishedAt: s.Now})
+		e.Ledger.Credit(ledger.Credit{Cluster: ran.Cluster, Queue: ran.Queue, PodSets: ran.PodSets, FinishedAt: s.Now})
 		held = true
 	}
 	if held {

@@ -54,6 +54,10 @@ type ShapeMetrics struct {
 	Capacity Number `json:"capacity"`
 	// Quota is the number of devices that the worker's queue may still reserve.
 	Quota Number `json:"quota"`
+	// CPUQuota and MemoryQuota are the cores and bytes that the worker's queue may still reserve. They are unknown if it has
+	// no quota for these resources: Kueue may be configured to ignore them.
+	CPUQuota    Number `json:"cpuQuota,omitzero"`
+	MemoryQuota Number `json:"memoryQuota,omitzero"`
 	// NominalQuota is the number of devices that the worker's queue may still reserve without
 	// borrowing. It is queried for workloads that may reclaim quota.
 	NominalQuota Number `json:"nominalQuota,omitzero"`
@@ -64,8 +68,8 @@ type ShapeMetrics struct {
 	QuotaLimit Number `json:"quotaLimit,omitzero"`
 	// QuotaFailed is true if the quota query has no valid result.
 	QuotaFailed bool `json:"quotaFailed,omitempty"`
-	// QueueMissing is true if Kueue on the worker exports quotas, but none for a queue of
-	// this name and resource.
+	// QueueMissing is true if Kueue on the worker exports quotas, but none for the ClusterQueue
+	// and the resource.
 	QueueMissing bool `json:"queueMissing,omitempty"`
 }
 
@@ -87,6 +91,9 @@ type Candidate struct {
 	SampledAt time.Time `json:"sampledAt,omitzero"`
 	// QuotaSampledAt is the time of the oldest sample behind the quota. Zero means unknown.
 	QuotaSampledAt time.Time `json:"quotaSampledAt,omitzero"`
+	// LocalQueues are the ClusterQueues of the worker's LocalQueues, by namespace/name. Nil means that the cluster does
+	// not report them.
+	LocalQueues map[string]string `json:"localQueues,omitempty"`
 	// Preference is how well the cluster suits the workload, by the gate's query.
 	Preference Number `json:"preference,omitzero"`
 	// Shapes holds the metrics for each of the workload's pod sets, in their order.
@@ -112,6 +119,12 @@ type Fleet struct {
 	// FailingSince is when the query behind Problem started to fail. If several queries fail,
 	// it is the latest of their times.
 	FailingSince time.Time `json:"failingSince,omitzero"`
+}
+
+// ClusterQueue returns the worker's ClusterQueue for workloads of a queue of the hub. If the cluster does not report that of
+// the LocalQueue, it is assumed to have the name of the hub's.
+func (c *Candidate) ClusterQueue(q ledger.Queue) string {
+	return cmp.Or(c.LocalQueues[q.Local], q.Cluster)
 }
 
 // Exclude adds a reason why the workload can't be sent to the cluster. detail completes the message of the rejection.

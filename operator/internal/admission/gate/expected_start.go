@@ -41,7 +41,7 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 	if v.Rejection != RejectNoRoom || c.Outside {
 		return nil
 	}
-	s, isUnknown := &expectedStart{cluster: c.Name, queues: e.quotaSharers()}, false
+	s, isUnknown := &expectedStart{cluster: c.Name, queues: append([]string{c.ClusterQueue(e.queue())}, e.rules.CohortQueues...)}, false
 	for i, p := range e.facts.PodSets {
 		if !c.couldHoldSet(e.facts.PodSets, i) || !e.mayGetQuota(c, i, view) {
 			return nil
@@ -74,12 +74,13 @@ func (e *evaluation) expectedStart(c *Candidate, v Verdict, view ledger.View) *e
 // ended or were preempted. Quota that other workloads hold there does not count: the gate cannot
 // keep them from taking it again.
 func (e *evaluation) mayGetQuota(c *Candidate, i int, view ledger.View) bool {
-	p, quota := e.facts.PodSets[i], c.Shapes[i].Quota
-	if e.rules.PreemptsUncounted || !quota.Known {
+	if e.rules.PreemptsUncounted {
 		return true
 	}
-	held := view.HeldQuota(e.quotaSharers(), c.Name, sampleTimes(c), e.facts.UID, p)
-	return quota.Value+float64(held-ledger.SharedDevices(e.facts.PodSets[:i], p)) >= float64(p.Devices())
+	p := e.facts.PodSets[i]
+	held := view.HeldQuota(e.drawsOnCohort(c), c.Name, sampleTimes(c), e.facts.UID, p)
+	pods, _ := c.Shapes[i].podsWithQuota(p, ledger.QuotaOf(e.facts.PodSets[:i], p).Minus(held))
+	return pods >= float64(p.Pods)
 }
 
 // startsBy returns the latest time at which pods of one pod set fit, from the known ends of

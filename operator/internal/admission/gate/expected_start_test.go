@@ -33,7 +33,7 @@ func TestHoldRespectsTheSizeOfTheQuota(t *testing.T) {
 				c := full("cluster1", 4)
 				c.Shapes[0].Quota = tc.quota
 				l := ledger.New(0, 0)
-				l.PutRunning(ledger.Running{UID: "r", Cluster: "cluster1", ClusterQueue: tc.queue, PodSets: job("r", 1, tc.running).PodSets})
+				l.PutRunning(ledger.Running{UID: "r", Cluster: "cluster1", Queue: ledger.Queue{Cluster: tc.queue}, PodSets: job("r", 1, tc.running).PodSets})
 				r := holdRules(v1alpha1.HoldEnforce, 1, time.Hour)
 				r.CohortQueues = []string{"friend"}
 				d := Decide(of(job("a", 8, 1)), []Candidate{c}, Fleet{}, l.View(), r, 1, t0)
@@ -49,10 +49,10 @@ func TestHoldRespectsTheSizeOfTheQuota(t *testing.T) {
 // an event and the sample that shows it.
 func TestHoldOutlivesTheAgeOfQuotaSamples(t *testing.T) {
 	pods := job("other", 1, 4).PodSets
-	sent := ledger.Entry{UID: "other", Cluster: "cluster1", ClusterQueue: "cq", PodSets: pods, DebitedAt: before(3)}
+	sent := ledger.Entry{UID: "other", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, PodSets: pods, DebitedAt: before(3)}
 	ended := func(queue string) func(*ledger.Ledger) {
 		return func(l *ledger.Ledger) {
-			l.Credit(ledger.Credit{Cluster: "cluster1", ClusterQueue: queue, PodSets: pods, FinishedAt: before(20)})
+			l.Credit(ledger.Credit{Cluster: "cluster1", Queue: ledger.Queue{Cluster: queue}, PodSets: pods, FinishedAt: before(20)})
 		}
 	}
 	for _, tc := range []struct {

@@ -34,22 +34,22 @@ func holdRulesOf(spec *v1alpha1.PlacementGateSpec) HoldRules {
 // workloads that rank behind its own and might use the same devices, unless they were sent to
 // the cluster already or certainly end before the held workload can start. If the held workload
 // waits for quota only, the hold binds no workloads of other quota.
-func (e *evaluation) bindingHold(cluster string, view ledger.View) *ledger.Hold {
+func (e *evaluation) bindingHold(c *Candidate, view ledger.View) *ledger.Hold {
 	holds := view.Holds()
 	for i := range holds {
 		h := &holds[i]
-		if h.Cluster == cluster && e.isBoundBy(h) {
+		if h.Cluster == c.Name && e.isBoundBy(h, c) {
 			return h
 		}
 	}
 	return nil
 }
 
-func (e *evaluation) isBoundBy(h *ledger.Hold) bool {
+func (e *evaluation) isBoundBy(h *ledger.Hold, c *Candidate) bool {
 	switch {
 	case h.Shadow, h.UID == e.facts.UID, !ledger.ShareDevices(h.PodSets, e.facts.PodSets), slices.Contains(e.rules.Incumbents, h.Cluster):
 		return false
-	case len(h.Queues) > 0 && !slices.Contains(h.Queues, e.facts.ClusterQueue):
+	case len(h.Queues) > 0 && !slices.Contains(h.Queues, c.ClusterQueue(e.queue())) && !slices.Contains(h.Queues, e.facts.ClusterQueue):
 		return false
 	case e.rules.Rank.Before(h.Rank, e.rules.Hold.Aging, e.now):
 		return false

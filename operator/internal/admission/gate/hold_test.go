@@ -113,7 +113,7 @@ func TestHoldForQuotaBindsQueuesThatShareIt(t *testing.T) {
 		for kind, of := range map[string]func(shape.Facts) shape.Facts{"remote": remote, "preempting": preempting} {
 			t.Run(tc.name+", "+kind, func(t *testing.T) {
 				l := ledger.New(0, time.Hour)
-				l.PutRunning(ledger.Running{UID: "r", Cluster: "cluster1", ClusterQueue: "cq", Priority: 2, PodSets: job("r", 8, 1).PodSets})
+				l.PutRunning(ledger.Running{UID: "r", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 2, PodSets: job("r", 8, 1).PodSets})
 				c := withEmptyFit(cluster("cluster1", tc.free, 8*tc.free, 8*tc.free, 64), 8)
 				r := holdRules(v1alpha1.HoldEnforce, 2, time.Hour)
 				r.CohortQueues = []string{"friend"}

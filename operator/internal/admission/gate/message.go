@@ -136,7 +136,7 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 	}
 	switch {
 	case best.Quota.Known:
-		return fmt.Sprintf("%s: best is %s, whose queue has quota for %.0f%s%s", forAllPods, best.Cluster, best.Quota.Value, best.quotaNote(), promised)
+		return fmt.Sprintf("%s: best is %s, whose queue has %s for %.0f%s%s", forAllPods, best.Cluster, best.quotaName(), best.Quota.Value, best.quotaNote(), promised)
 	case p.Share != nil:
 		return fmt.Sprintf("no cluster has room for %s of %d %s with %s: best is %s with room for %.0f%s",
 			quantity(p.Pods, "pod"), p.DevicesPerPod, deviceName(p), p.Share, best.Cluster, best.Room.Value, promised)

@@ -69,11 +69,11 @@ func (e *evaluation) prospectOfSet(c *Candidate, i int) Prospect {
 	p, metrics, before := e.facts.PodSets[i], &c.Shapes[i], e.facts.PodSets[:i]
 	pods := float64(requiredPods(p))
 	others := float64(ledger.SharedDevices(before, p))
-	if e.facts.Remote && (metrics.QueueMissing || metrics.QuotaLimit.Known && metrics.QuotaLimit.Value < others+pods*float64(p.DevicesPerPod)) {
+	if e.facts.Remote && (metrics.QueueMissing && c.LocalQueues != nil || metrics.QuotaLimit.Known && metrics.QuotaLimit.Value < others+pods*float64(p.DevicesPerPod)) {
 		return ProspectNever
 	}
 	switch {
-	case !e.rules.EmptyFitKnown || p.Share != nil || metrics.EmptyFitUncertain:
+	case !e.rules.EmptyFitKnown || p.Share != nil || metrics.EmptyFitUncertain || metrics.QueueMissing:
 		return ProspectUnknown
 	case metrics.EmptyFit.Known && math.Floor(metrics.EmptyFit.Value)-math.Floor(others/float64(p.DevicesPerPod)) >= pods:
 		return ProspectPossible
@@ -122,6 +122,8 @@ func (e *evaluation) lacking(candidates []Candidate) string {
 		needs = " with " + beside
 	}
 	switch onePod := fmt.Sprintf("a pod of %d %s%s", p.DevicesPerPod, deviceName(p), needs); {
+	case m.QueueMissing:
+		return "no cluster has quota for " + p.Resource
 	case !m.EmptyFit.Known:
 		return "no cluster has nodes with " + deviceName(p)
 	case m.EmptyFit.Value < 1 && m.LargestNode.Known && m.LargestNode.Value < float64(p.DevicesPerPod):
@@ -130,8 +132,6 @@ func (e *evaluation) lacking(candidates []Candidate) string {
 		return fmt.Sprintf("no node, even if empty, holds %s", onePod)
 	case math.Floor(m.EmptyFit.Value) < float64(requiredPods(p)):
 		return fmt.Sprintf("no cluster, even if empty, holds %d pods of %d %s%s: best is %s with room for %.0f", requiredPods(p), p.DevicesPerPod, deviceName(p), needs, best.Name, math.Floor(m.EmptyFit.Value))
-	case m.QueueMissing:
-		return fmt.Sprintf("no cluster has quota for %s in ClusterQueue %s", p.Resource, e.facts.ClusterQueue)
 	case m.QuotaLimit.Known && m.QuotaLimit.Value < float64(requiredPods(p)*p.DevicesPerPod):
 		return fmt.Sprintf("the queue on %s can have quota for at most %.0f of %d devices", best.Name, m.QuotaLimit.Value, requiredPods(p)*p.DevicesPerPod)
 	}

@@ -47,8 +47,11 @@ func TestNever(t *testing.T) {
 			"can never start here: no node, even if empty, holds a pod of 8 " + h100},
 		{"no such devices", job("a", 8, 1), []Candidate{change(tooFew, func(_ *Candidate, m *ShapeMetrics) { *m = ShapeMetrics{} })}, Fleet{}, ProspectNever,
 			"can never start here: no cluster has nodes with " + h100},
-		{"no queue", remote(job("a", 8, 1)), []Candidate{change(tooFew, func(_ *Candidate, m *ShapeMetrics) { m.QueueMissing = true })}, Fleet{}, ProspectNever,
-			"can never start here: no cluster has quota for nvidia.com/gpu in ClusterQueue cq; cluster2 has no quota for nvidia.com/gpu in ClusterQueue cq"},
+		{"no queue", remote(job("a", 8, 1)), []Candidate{change(tooFew, func(c *Candidate, m *ShapeMetrics) {
+			m.QueueMissing, c.LocalQueues = true, map[string]string{"team-a/gpu": "own"}
+		})}, Fleet{}, ProspectNever,
+			"can never start here: no cluster has quota for nvidia.com/gpu; cluster2 has no quota for nvidia.com/gpu in ClusterQueue own, to which its LocalQueue team-a/gpu points"},
+		{"no queue of the hub's name", remote(job("a", 8, 1)), []Candidate{change(tooFew, func(_ *Candidate, m *ShapeMetrics) { m.QueueMissing = true })}, Fleet{}, ProspectUnknown, ""},
 		{"too little quota, ever", remote(job("a", 8, 2)), []Candidate{change(tooFew, func(_ *Candidate, m *ShapeMetrics) { m.QuotaLimit = Known(15) })}, Fleet{}, ProspectNever,
 			"can never start here: the queue on cluster2 can have quota for at most 15 of 16 devices"},
 		{"enough quota, sometimes", remote(job("a", 8, 2)), []Candidate{change(tooFew, func(_ *Candidate, m *ShapeMetrics) { m.QuotaLimit = Known(16) })}, Fleet{}, ProspectPossible, ""},

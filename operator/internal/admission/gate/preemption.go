@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 
@@ -16,7 +17,7 @@ import (
 func (e *evaluation) roomByPreemption(r podRoom, c *Candidate, i int, view ledger.View) podRoom {
 	p := e.facts.PodSets[i]
 	r.shortage = e.quotaShortage(c, i, view)
-	lower, borrowers := e.lowerPriorities(c.Name, view), e.borrowers(c, i, view)
+	lower, borrowers := e.lowerPriorities(c, view), e.borrowers(c, i, view)
 	r.lower = min(e.podsInPlaceOf(p, lower), r.shortage)
 	r.borrowed = min(e.podsInPlaceOf(p, borrowers), r.shortage-r.lower)
 	if empty := c.Shapes[i].EmptyFit; empty.Known { // victims on several nodes make no large node
@@ -25,28 +26,17 @@ func (e *evaluation) roomByPreemption(r podRoom, c *Candidate, i int, view ledge
 		r.borrowed = min(r.borrowed, max(0, most-r.free-r.lower))
 	}
 	r.onNodes += r.lower + r.borrowed
-	missing := e.missingQuota(c, i, view) - devicesOf(p, lower) - devicesOf(p, borrowers)
-	if missing <= 0 || e.rules.PreemptsUncounted {
+	// Reservations that samples do not show yet use quota, also those of the cohort's other queues.
+	taken := ledger.QuotaOf(e.facts.PodSets[:i], p).Plus(e.promisedQuota(e.drawsOnCohort(c), c, p, view))
+	allowed, resource := c.Shapes[i].podsWithQuota(p, taken.Minus(quotaOfRunning(lower, p)).Minus(quotaOfRunning(borrowers, p)))
+	if allowed >= float64(p.Pods) || e.rules.PreemptsUncounted {
 		return r
 	}
-	allowed := math.Floor(max(float64(p.Devices())-missing, 0) / float64(p.DevicesPerPod))
-	if allowed < r.onNodes {
-		r.free, r.quota = allowed-r.lower-r.borrowed, Known(allowed)
+	if allowed = max(allowed, 0); allowed < r.onNodes {
+		r.free, r.quota, r.quotaResource = allowed-r.lower-r.borrowed, Known(allowed), resource
 	}
 	r.pods = partialPods(p, allowed)
 	return r
-}
-
-// missingQuota returns how many devices the worker's queue has to get by preemption for all pod sets
-// up to the i-th one. Reservations that samples do not show yet use quota, also those of the
-// cohort's other queues. It is 0 without a known quota, and negative if quota is left.
-func (e *evaluation) missingQuota(c *Candidate, i int, view ledger.View) float64 {
-	p, quota := e.facts.PodSets[i], c.Shapes[i].Quota
-	if !quota.Known {
-		return 0
-	}
-	needed := ledger.SharedDevices(e.facts.PodSets[:i+1], p) + e.promisedQuota(e.quotaSharers(), c, p, view)
-	return float64(needed) - quota.Value
 }
 
 // quotaShortage returns for how many pods of the i-th pod set the worker's queue has no quota. Kueue
@@ -57,18 +47,19 @@ func (e *evaluation) quotaShortage(c *Candidate, i int, view ledger.View) float6
 	if !quota.Known {
 		return 0
 	}
-	taken := ledger.SharedDevices(e.facts.PodSets[:i], p) + e.promisedQuota([]string{e.facts.ClusterQueue}, c, p, view)
+	taken := ledger.SharedDevices(e.facts.PodSets[:i], p) + e.promisedQuota(e.drawsOnQueue(c), c, p, view).Devices
 	available := math.Floor(max(quota.Value-float64(taken), 0) / float64(p.DevicesPerPod))
 	return max(float64(p.Pods)-available, 0)
 }
 
 // lowerPriorities returns the running workloads of the same ClusterQueue with a lower priority.
-func (e *evaluation) lowerPriorities(cluster string, view ledger.View) []*ledger.Running {
+func (e *evaluation) lowerPriorities(c *Candidate, view ledger.View) []*ledger.Running {
 	if !e.rules.PreemptsLowerPriority {
 		return nil
 	}
-	return slices.Collect(e.victims(cluster, view, func(r *ledger.Running) bool {
-		return r.ClusterQueue == e.facts.ClusterQueue && r.Priority < e.rules.Rank.Priority
+	drawsOnQueue := e.drawsOnQueue(c)
+	return slices.Collect(e.victims(c.Name, view, func(r *ledger.Running) bool {
+		return drawsOnQueue(r.Queue) && r.Priority < e.rules.Rank.Priority
 	}))
 }
 
@@ -78,27 +69,28 @@ func (e *evaluation) lowerPriorities(cluster string, view ledger.View) []*ledger
 func (e *evaluation) borrowers(c *Candidate, i int, view ledger.View) []*ledger.Running {
 	p, metrics := e.facts.PodSets[i], c.Shapes[i]
 	// Workloads of the own queue that were sent and are not measured yet use the nominal quota, too.
-	needed := float64(ledger.SharedDevices(e.facts.PodSets, p) + e.promisedQuota([]string{e.facts.ClusterQueue}, c, p, view))
+	needed := float64(ledger.SharedDevices(e.facts.PodSets, p) + e.promisedQuota(e.drawsOnQueue(c), c, p, view).Devices)
 	if !metrics.NominalQuota.Known || metrics.NominalQuota.Value < needed {
 		return nil
 	}
 	var victims []*ledger.Running
-	for _, queue := range e.rules.Reclaim.Queues {
-		victims = append(victims, e.reclaimable(c.Name, queue, p, metrics.Borrowed[queue], view)...)
+	for _, queue := range slices.Sorted(maps.Keys(metrics.Borrowed)) {
+		victims = append(victims, e.reclaimable(c, queue, p, metrics.Borrowed[queue], view)...)
 	}
 	return victims
 }
 
-// reclaimable returns the workloads of another queue that Kueue on the worker preempts at most:
+// reclaimable returns the workloads of another queue of the worker that Kueue on the worker preempts at most:
 // the lowest priorities first, of these the last admitted first, as long as the queue borrows. The
 // last one may free more devices than the queue borrows.
-func (e *evaluation) reclaimable(cluster, queue string, p shape.PodSet, borrowed Number, view ledger.View) []*ledger.Running {
+func (e *evaluation) reclaimable(c *Candidate, queue string, p shape.PodSet, borrowed Number, view ledger.View) []*ledger.Running {
 	if !borrowed.Known {
 		return nil
 	}
-	victims := slices.SortedFunc(e.victims(cluster, view, func(r *ledger.Running) bool {
+	drawsOnQueue := e.drawsOnQueue(c)
+	victims := slices.SortedFunc(e.victims(c.Name, view, func(r *ledger.Running) bool {
 		isPermitted := e.rules.Reclaim.AnyPriority || r.Priority < e.rules.Rank.Priority
-		return isPermitted && r.ClusterQueue == queue
+		return isPermitted && c.ClusterQueue(r.Queue) == queue && !drawsOnQueue(r.Queue) && slices.Contains(e.rules.Reclaim.Queues, r.Queue.Cluster)
 	}), func(a, b *ledger.Running) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Since.Compare(a.Since), cmp.Compare(a.UID, b.UID))
 	})
@@ -121,16 +113,6 @@ func (e *evaluation) victims(cluster string, view ledger.View, isVictim func(*le
 			}
 		}
 	}
-}
-
-// devicesOf returns how many devices suitable for p the victims hold: as much quota their preemption
-// returns.
-func devicesOf(p shape.PodSet, victims []*ledger.Running) float64 {
-	var n int64
-	for _, r := range victims {
-		n += ledger.SharedDevices(r.PodSets, p)
-	}
-	return float64(n)
 }
 
 // podsInPlaceOf returns how many pods could start on devices of the victims. Kueue on the worker

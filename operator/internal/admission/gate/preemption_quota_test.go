@@ -14,7 +14,7 @@ func TestPreemptionNeedsQuotaOrVictims(t *testing.T) {
 	const forOnePod = "no cluster has room for 1 pod of 8 " + h100 + ": best is cluster1, whose queue has quota for 0, preemption included"
 	const forTwoPods = "no cluster has room for 2 pods of 8 " + h100 + ": best is cluster1, whose queue has quota for 1, preemption included"
 	running := func(queue string, priority int32, devices int64) ledger.Running {
-		return ledger.Running{UID: "r", Cluster: "cluster1", ClusterQueue: queue, Priority: priority, PodSets: job("r", devices, 1).PodSets}
+		return ledger.Running{UID: "r", Cluster: "cluster1", Queue: ledger.Queue{Cluster: queue}, Priority: priority, PodSets: job("r", devices, 1).PodSets}
 	}
 	lends := func(c *Candidate, _ *Rules) {
 		c.Shapes[0].NominalQuota, c.Shapes[0].Borrowed = Known(8), borrowed("friend", 8)
@@ -90,7 +90,7 @@ func TestReservationsUseTheQuotaOfTheirQueue(t *testing.T) {
 		for kind, of := range map[string]func(shape.Facts) shape.Facts{"remote": remote, "preempting": preempting} {
 			t.Run(queue+", "+kind, func(t *testing.T) {
 				l := ledger.New(0, time.Hour)
-				l.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", ClusterQueue: queue, PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
+				l.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", Queue: ledger.Queue{Cluster: queue}, PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
 				r := rules()
 				r.CohortQueues = []string{"friend"}
 				d := Decide(of(job("a", 8, 1)), []Candidate{withQuota(cluster("cluster1", 4, 32, 8, 64), 8)}, Fleet{}, l.View(), r, 1, t0)
@@ -105,8 +105,8 @@ func TestReservationsUseTheQuotaOfTheirQueue(t *testing.T) {
 // A queue reclaims within its own nominal quota, which workloads of other queues do not use.
 func TestReclaimIgnoresReservationsOfOtherQueues(t *testing.T) {
 	l := ledger.New(0, time.Hour)
-	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "friend", PodSets: job("p", 8, 2).PodSets})
-	l.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", ClusterQueue: "outsider", PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "friend"}, PodSets: job("p", 8, 2).PodSets})
+	l.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "outsider"}, PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
 	r := rules()
 	r.Reclaim = Reclaim{Queues: []string{"friend"}, AnyPriority: true}
 	c := withQuota(cluster("cluster1", 1, 8, 8, 64), 0)

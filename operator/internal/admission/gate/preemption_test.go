@@ -19,12 +19,12 @@ func TestPreemptionCountsLowerPriorities(t *testing.T) {
 		l := ledger.New(0, 0)
 		for i := range n {
 			uid := string(rune('p' + i))
-			l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: queue, Priority: priority, PodSets: job(uid, devices, 1).PodSets})
+			l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", Queue: ledger.Queue{Cluster: queue}, Priority: priority, PodSets: job(uid, devices, 1).PodSets})
 		}
 		return l
 	}
 	itself := ledger.New(0, 0)
-	itself.PutRunning(ledger.Running{UID: "a", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("a", 8, 1).PodSets})
+	itself.PutRunning(ledger.Running{UID: "a", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 1, PodSets: job("a", 8, 1).PodSets})
 	claimed := victims("cq", 1, 8, 1)
 	claimed.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
 	for _, tc := range []struct {
@@ -65,7 +65,7 @@ func TestPreemptionMakesNoLargerNode(t *testing.T) {
 	l := ledger.New(0, 0)
 	for i := range 8 {
 		uid := string(rune('p' + i))
-		l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job(uid, 4, 1).PodSets})
+		l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 1, PodSets: job(uid, 4, 1).PodSets})
 	}
 	r := rules()
 	r.Rank.Priority, r.PreemptsLowerPriority = 2, true
@@ -83,8 +83,8 @@ func TestPreemptionMakesNoLargerNode(t *testing.T) {
 func TestPreemptionNeedsAShortageOfQuota(t *testing.T) {
 	l := ledger.New(0, 0)
 	for _, uid := range []string{"p", "q"} {
-		l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job(uid, 8, 1).PodSets})
-		l.PutRunning(ledger.Running{UID: uid + "2", Cluster: "cluster1", ClusterQueue: "friend", Priority: 1, PodSets: job(uid, 8, 1).PodSets})
+		l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 1, PodSets: job(uid, 8, 1).PodSets})
+		l.PutRunning(ledger.Running{UID: uid + "2", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "friend"}, Priority: 1, PodSets: job(uid, 8, 1).PodSets})
 	}
 	for _, tc := range []struct {
 		name  string
@@ -141,8 +141,8 @@ func TestPreemptionCountsPromisedQuota(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := ledger.New(0, time.Hour)
-			l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("p", 8, 2).PodSets})
-			l.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", ClusterQueue: tc.queue, PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
+			l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 1, PodSets: job("p", 8, 2).PodSets})
+			l.Debit(ledger.Entry{UID: "other", Cluster: "cluster1", Queue: ledger.Queue{Cluster: tc.queue}, PodSets: job("other", 8, 1).PodSets, DebitedAt: t0})
 			r := rules()
 			r.Rank.Priority, r.PreemptsLowerPriority, r.CohortQueues = 2, true, []string{"friend"}
 			c := withQuota(cluster("cluster1", 1, 8, 8, 64), tc.quota)
@@ -156,7 +156,7 @@ func TestPreemptionCountsPromisedQuota(t *testing.T) {
 // Clusters with free devices come before those where others would be preempted.
 func TestFreeDevicesComeBeforePreemption(t *testing.T) {
 	l := ledger.New(0, 0)
-	l.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("victim", 8, 4).PodSets})
+	l.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 1, PodSets: job("victim", 8, 4).PodSets})
 	r := rules()
 	r.Rank.Priority, r.PreemptsLowerPriority = 2, true
 	for attempt := range 20 {
@@ -174,7 +174,7 @@ func TestFreeQuotaComesBeforePreemption(t *testing.T) {
 	r.Rank.Priority, r.PreemptsLowerPriority = 2, true
 	larger, smaller := withQuota(cluster("cluster1", 8, 64, 8, 640), 0), withQuota(cluster("cluster2", 1, 8, 8, 16), 8)
 	l := ledger.New(0, 0)
-	l.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("victim", 8, 1).PodSets})
+	l.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 1, PodSets: job("victim", 8, 1).PodSets})
 	for attempt := range 20 {
 		d := Decide(preempting(job("a", 8, 1)), []Candidate{larger, smaller}, Fleet{}, l.View(), r, attempt, t0)
 		if diff := cmp.Diff([]string{"cluster2", "cluster1"}, d.Order); diff != "" {
@@ -244,7 +244,7 @@ func TestSpareDevicesAreCountedExactly(t *testing.T) {
 // its queue may reclaim.
 func TestReclaimSubtractsTheLedger(t *testing.T) {
 	l := ledger.New(0, time.Hour)
-	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "lender", PodSets: job("p", 8, 2).PodSets})
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "lender"}, PodSets: job("p", 8, 2).PodSets})
 	r := rules()
 	r.Rank.Priority, r.Reclaim = 2, Reclaim{Queues: []string{"lender"}, AnyPriority: true}
 	decide := func(uid string) Decision {
@@ -255,7 +255,7 @@ func TestReclaimSubtractsTheLedger(t *testing.T) {
 	if d := decide("first"); d.State != Ready {
 		t.Fatalf("%s %q", d.State, d.Message)
 	}
-	l.Debit(ledger.Entry{UID: "first", Cluster: "cluster1", ClusterQueue: "cq", PodSets: job("first", 8, 1).PodSets, DebitedAt: t0})
+	l.Debit(ledger.Entry{UID: "first", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, PodSets: job("first", 8, 1).PodSets, DebitedAt: t0})
 	if d := decide("second"); d.State != Pending {
 		t.Errorf("%s %q: the queue has no nominal quota left", d.State, d.Message)
 	}
@@ -312,7 +312,7 @@ func TestReclaimCountsBorrowers(t *testing.T) {
 			l := ledger.New(0, 0)
 			for i, v := range tc.victims {
 				uid := string(rune('p' + i))
-				l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: v.queue, Priority: v.priority,
+				l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", Queue: ledger.Queue{Cluster: v.queue}, Priority: v.priority,
 					Since: t0.Add(time.Duration(i) * time.Second), PodSets: job(uid, v.devices, v.pods).PodSets})
 			}
 			r := rules()
@@ -335,7 +335,7 @@ func TestReclaimOrdersEqualBorrowersByUID(t *testing.T) {
 	}{{8, 4, Ready}, {4, 8, Pending}} {
 		l := ledger.New(0, 0)
 		for uid, devices := range map[string]int64{"p": tc.first, "q": tc.second} {
-			l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", ClusterQueue: "friend", PodSets: job(uid, devices, 1).PodSets})
+			l.PutRunning(ledger.Running{UID: uid, Cluster: "cluster1", Queue: ledger.Queue{Cluster: "friend"}, PodSets: job(uid, devices, 1).PodSets})
 		}
 		r := rules()
 		r.Reclaim = Reclaim{Queues: []string{"friend"}, AnyPriority: true}
@@ -350,7 +350,7 @@ func TestReclaimOrdersEqualBorrowersByUID(t *testing.T) {
 // The nominal quota has to suffice for all pod sets, although one of them would fit on free devices.
 func TestReclaimNeedsNominalQuotaForAllPodSets(t *testing.T) {
 	l := ledger.New(0, 0)
-	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "friend", PodSets: job("p", 8, 3).PodSets})
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "friend"}, PodSets: job("p", 8, 3).PodSets})
 	f := preempting(job("a", 8, 1))
 	f.PodSets = append(f.PodSets, f.PodSets[0])
 	f.PodSets[0].Pods, f.PodSets[1].DevicesPerPod, f.PodSets[1].Pods = 2, 1, 8
@@ -372,8 +372,8 @@ func TestReclaimNeedsNominalQuotaForAllPodSets(t *testing.T) {
 // Lower priorities of the own queue and borrowers add up.
 func TestReclaimBesidePreemptionWithinTheQueue(t *testing.T) {
 	l := ledger.New(0, 0)
-	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("p", 8, 1).PodSets})
-	l.PutRunning(ledger.Running{UID: "q", Cluster: "cluster1", ClusterQueue: "friend", Priority: 5, PodSets: job("q", 8, 1).PodSets})
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 1, PodSets: job("p", 8, 1).PodSets})
+	l.PutRunning(ledger.Running{UID: "q", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "friend"}, Priority: 5, PodSets: job("q", 8, 1).PodSets})
 	r := rules()
 	r.Rank.Priority, r.PreemptsLowerPriority, r.Reclaim = 2, true, Reclaim{Queues: []string{"friend"}, AnyPriority: true}
 	c := withQuota(cluster("cluster1", 0, 0, 0, 64), 0)

@@ -33,7 +33,7 @@ func TestPreemptionCountsPodsOnDevicesOfVictims(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := ledger.New(0, 0)
-			l.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: tc.victim})
+			l.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 1, PodSets: tc.victim})
 			f := preempting(job("a", 8, 1))
 			f.PodSets = []shape.PodSet{tc.own}
 			// The quota suffices with what the victim returns, so that devices decide.
@@ -63,7 +63,7 @@ func TestPreemptionForTheFirstOfSeveralPodSets(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := ledger.New(0, 0)
-			l.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster1", ClusterQueue: tc.queue, Priority: 1, PodSets: job("victim", 8, 1).PodSets})
+			l.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster1", Queue: ledger.Queue{Cluster: tc.queue}, Priority: 1, PodSets: job("victim", 8, 1).PodSets})
 			f := preempting(job("a", 8, 1))
 			f.PodSets = append(f.PodSets, f.PodSets[0])
 			f.PodSets[1].Name, f.PodSets[1].Model = "second", "NVIDIA-L4"
@@ -86,8 +86,8 @@ func TestPreemptionForTheFirstOfSeveralPodSets(t *testing.T) {
 // Lower priorities and borrowers make no more room than the workload has to preempt.
 func TestPreemptionTakesNoMoreThanTheWorkloadNeeds(t *testing.T) {
 	l := ledger.New(0, 0)
-	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", ClusterQueue: "cq", Priority: 1, PodSets: job("p", 8, 1).PodSets})
-	l.PutRunning(ledger.Running{UID: "q", Cluster: "cluster1", ClusterQueue: "friend", Priority: 5, PodSets: job("q", 8, 1).PodSets})
+	l.PutRunning(ledger.Running{UID: "p", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "cq"}, Priority: 1, PodSets: job("p", 8, 1).PodSets})
+	l.PutRunning(ledger.Running{UID: "q", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "friend"}, Priority: 5, PodSets: job("q", 8, 1).PodSets})
 	r := rules()
 	r.Rank.Priority, r.PreemptsLowerPriority, r.Reclaim = 2, true, Reclaim{Queues: []string{"friend"}, AnyPriority: true}
 	for _, quota := range []float64{0, -8} {

@@ -29,7 +29,10 @@ const (
 	QueryQuotaTime    = "quotaTime"
 	QueryQuota        = "quota"
 	QueryQuotaLimit   = "quotaLimit"
+	QueryCPUQuota     = "cpuQuota"
+	QueryMemoryQuota  = "memoryQuota"
 	QueryKueueMetrics = "kueue"
+	QueryLocalQueues  = "localQueues"
 	QueryNominalQuota = "nominalQuota"
 	QueryBorrowed     = "borrowed"
 )
@@ -104,7 +107,7 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	}...)
 	list = append(list, quotaQueries(spec, label)...)
 	list = append(list,
-		Query{Name: QueryNominalQuota, PerShape: true, Remote: true, Reclaims: true, Expr: ofQueue("cluster_queue:kueue_nominal_unreserved_quota:max", label)},
+		Query{Name: QueryNominalQuota, PerShape: true, Remote: true, Reclaims: true, PerQueue: true, Expr: byQueue("cluster_queue:kueue_nominal_unreserved_quota:max", "$resource", label)},
 		Query{Name: QueryBorrowed, PerShape: true, Remote: true, Reclaims: true, PerQueue: true, Expr: borrowedByQueue(label)})
 	if spec.Queries.Preference != "" {
 		list = append(list, Query{Name: QueryPreference, Expr: spec.Queries.Preference})
@@ -120,10 +123,11 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	return list
 }
 
-// quotaQueries return the unreserved quota of the worker queue that has the hub queue's
-// name. If the worker has a flavor with the hub flavor's name, only this flavor counts.
+// quotaQueries return the unreserved quota of the worker's ClusterQueues, of which Candidate.ClusterQueue
+// counts: the LocalQueues are from another query. If the queue has a flavor with the hub
+// flavor's name, only this flavor counts.
 //
-// The second query returns whether the worker's Kueue exports quotas at all. A worker
+// One more query returns whether the worker's Kueue exports quotas at all. A worker
 // without the queue can then be distinguished from a worker without Kueue metrics. If the
 // gate has its own quota query, the two cases cannot be distinguished.
 func quotaQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
@@ -131,17 +135,32 @@ func quotaQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 		return []Query{{Name: QueryQuota, PerShape: true, Remote: true, Expr: spec.Queries.Quota}}
 	}
 	return []Query{
-		{Name: QueryQuota, PerShape: true, Remote: true, Expr: ofQueue("cluster_queue:kueue_unreserved_quota:max", label)},
-		{Name: QueryQuotaLimit, PerShape: true, Remote: true, Expr: ofQueue("cluster_queue:kueue_quota_limit:max", label)},
-		{Name: QueryKueueMetrics, Remote: true, Expr: fmt.Sprintf(`count by (%s) (cluster_queue:kueue_unreserved_quota:max)`, label)},
+		{Name: QueryQuota, PerShape: true, Remote: true, PerQueue: true, Expr: byQueue(unreservedQuota, "$resource", label)},
+		{Name: QueryQuotaLimit, PerShape: true, Remote: true, PerQueue: true, Expr: byQueue("cluster_queue:kueue_quota_limit:max", "$resource", label)},
+		{Name: QueryCPUQuota, PerShape: true, Remote: true, PerQueue: true, of: func(p shape.PodSet) string { return quotaFor(p.Requests.MilliCPU, "cpu", label) }},
+		{Name: QueryMemoryQuota, PerShape: true, Remote: true, PerQueue: true, of: func(p shape.PodSet) string { return quotaFor(p.Requests.Memory, "memory", label) }},
+		{Name: QueryKueueMetrics, Remote: true, Expr: fmt.Sprintf(`count by (%s) (%s)`, label, unreservedQuota)},
+		{Name: QueryLocalQueues, Remote: true, Expr: fmt.Sprintf(
+			`group by (%s, %s, %s, %s) (kube_localqueue_info{exported_namespace=""})`, label, LabelNamespace, LabelLocalQueue, LabelClusterQueue)},
 	}
 }
 
-// ofQueue returns the query for a recording rule about the worker queue that has the hub queue's
-// name, in the flavor with the hub flavor's name if the worker has one.
-func ofQueue(rule, label string) string {
-	return fmt.Sprintf(`sum by (%[1]s) (%[2]s,flavor="$flavor"}) or sum by (%[1]s) (%[2]s})`, label,
-		rule+`{cluster_queue="$cluster_queue",resource="$resource"`)
+// quotaFor returns the query for the unreserved quota of a resource, or none if the pods request nothing of it.
+func quotaFor(request int64, resource, label string) string {
+	if request == 0 {
+		return ""
+	}
+	return byQueue(unreservedQuota, resource, label)
+}
+
+// unreservedQuota is the recording rule for the quota that a ClusterQueue may still reserve.
+const unreservedQuota = "cluster_queue:kueue_unreserved_quota:max"
+
+// byQueue returns the query for a recording rule about the worker's queues, in the flavor with the hub
+// flavor's name if the queue has one.
+func byQueue(rule, resource, label string) string {
+	return fmt.Sprintf(`sum by (%[1]s, %[2]s) (%[3]s,flavor="$flavor"}) or sum by (%[1]s, %[2]s) (%[3]s})`, label, LabelClusterQueue,
+		fmt.Sprintf(`%s{resource=%q`, rule, resource))
 }
 
 // borrowedByQueue returns the query for the quota that each ClusterQueue of a worker borrows, in
@@ -152,8 +171,11 @@ func borrowedByQueue(label string) string {
 		label, LabelClusterQueue, rule)
 }
 
-// LabelClusterQueue is the label of the ClusterQueue in series of PerQueue queries.
-const LabelClusterQueue = "cluster_queue"
+// Labels of the ClusterQueue in series of PerQueue queries, and of the LocalQueue in those of QueryLocalQueues.
+const (
+	LabelClusterQueue = "cluster_queue"
+	LabelLocalQueue   = "localqueue"
+)
 
 // maxAwaitedOwners is the number of owners up to which HolderQuery selects them by name.
 const maxAwaitedOwners = 100

@@ -27,7 +27,7 @@ func TestQuotaOfAnOlderSample(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := ledger.New(settle*time.Second, 10*time.Minute)
-			l.Debit(ledger.Entry{UID: "first", Cluster: "c1", ClusterQueue: "cq", PodSets: job("first", 8, 1).PodSets, DebitedAt: before(90)})
+			l.Debit(ledger.Entry{UID: "first", Cluster: "c1", Queue: ledger.Queue{Cluster: "cq"}, PodSets: job("first", 8, 1).PodSets, DebitedAt: before(90)})
 			l.MarkAdmitted("first", "c1", before(tc.admitted), true)
 			l.MarkPodsReady("first", before(tc.ready))
 			c := withQuota(cluster("c1", 7, 56, 8, 64), 8)

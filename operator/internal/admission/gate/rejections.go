@@ -49,8 +49,7 @@ const (
 	// RejectNoFit applies if the cluster has devices of the requested model, but the query fit has no
 	// series for it: no node with such devices is trusted, or the gate's own query lacks series.
 	RejectNoFit Rejection = "NoFitSeries"
-	// RejectNoQueue applies if the worker has no ClusterQueue of the same name with quota for
-	// the resource.
+	// RejectNoQueue applies if the worker's ClusterQueue for the workload has no quota for the resource, or does not exist.
 	RejectNoQueue Rejection = "NoQuota"
 	// RejectNoRoom applies if too few pods fit, or the worker's queue has too little quota.
 	RejectNoRoom Rejection = "NoRoom"
@@ -223,13 +222,21 @@ func noFitMessage(v Verdict) string {
 
 func roomMessage(v Verdict) string {
 	if v.Quota.Known {
-		return fmt.Sprintf("has quota for %s%s, with %s promised", quantity(int64(v.Quota.Value), "such pod"), v.quotaNote(), quantity(v.Promised, "device"))
+		return fmt.Sprintf("has %s for %s%s, with %s promised", v.quotaName(), quantity(int64(v.Quota.Value), "such pod"), v.quotaNote(), quantity(v.Promised, "device"))
 	}
 	text := "has room for " + quantity(int64(v.Room.Value), "such pod") + v.byDevicesNote()
 	if v.Promised > 0 {
 		text += fmt.Sprintf(", with %s promised", quantity(v.Promised, "device"))
 	}
 	return text
+}
+
+// quotaName names the quota that limits the room, unless it is that of the devices.
+func (v Verdict) quotaName() string {
+	if v.QuotaResource == "cpu" || v.QuotaResource == "memory" {
+		return "quota of " + v.QuotaResource
+	}
+	return "quota"
 }
 
 // quotaNote completes the number of pods with quota.

@@ -22,7 +22,7 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 		tooSmall := r.free+preemptible < r.pods && v.Rejection == RejectNone
 		if i == 0 || tooSmall {
 			v.Fit, v.Room, v.Largest, v.Quota = Known(max(r.fit, 0)), Known(max(r.free+preemptible, 0)), c.Shapes[i].Largest, r.quota
-			v.DeviceFit = c.Shapes[i].DeviceFit
+			v.DeviceFit, v.QuotaResource = c.Shapes[i].DeviceFit, r.quotaResource
 		}
 		if tooSmall {
 			v = v.reject(BrokenRule{RejectNoRoom, p.Name})
@@ -40,7 +40,7 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 	if v.Rejection == RejectNone && e.isQuotaFailing(c) {
 		v = v.reject(BrokenRule{RejectQuotaFailing, ""})
 	}
-	if h := e.bindingHold(c.Name, view); h != nil && v.Rejection == RejectNone {
+	if h := e.bindingHold(c, view); h != nil && v.Rejection == RejectNone {
 		v = v.reject(BrokenRule{RejectHeld, h.Workload})
 	}
 	return e.addDevices(v, c, view)
@@ -57,9 +57,21 @@ func (e *evaluation) cannotTest(c *Candidate, i int) (BrokenRule, bool) {
 	case i >= len(c.Shapes) || !c.Shapes[i].Fit.Known:
 		return BrokenRule{RejectNoModel, deviceName(p)}, true
 	case c.Shapes[i].QueueMissing:
-		return BrokenRule{RejectNoQueue, p.Resource + " in ClusterQueue " + e.facts.ClusterQueue}, true
+		return BrokenRule{RejectNoQueue, p.Resource + " in ClusterQueue " + e.queueName(c)}, true
 	}
 	return BrokenRule{}, false
+}
+
+// queueName returns the name of the worker's ClusterQueue for the workload, and where it is known from.
+func (e *evaluation) queueName(c *Candidate) string {
+	local := "LocalQueue " + e.queue().Local
+	switch queue := c.LocalQueues[e.queue().Local]; {
+	case queue != "":
+		return queue + ", to which its " + local + " points"
+	case c.LocalQueues != nil:
+		return e.facts.ClusterQueue + ", and no " + local
+	}
+	return e.facts.ClusterQueue + ", the name on the hub, and does not report where its " + local + " points"
 }
 
 // withCapacity adds the number of devices for the i-th pod set, if it is known.
@@ -87,14 +99,14 @@ type podRoom struct {
 	// preempt others for it.
 	shortage float64
 	// quota is the number of pods for which the worker's queue has quota or can get it by preemption,
-	// if that limits the room.
-	quota Number
+	// if that limits the room. quotaResource is the resource with the least quota.
+	quota         Number
+	quotaResource string
 }
 
 // room returns the room for the i-th pod set after the pod sets before it.
 func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	p, metrics := e.facts.PodSets[i], c.Shapes[i]
-	perPod := float64(p.DevicesPerPod)
 	fit := math.Floor(metrics.Fit.Value)
 	before := e.facts.PodSets[:i]
 	fit -= float64(ledger.SlotsTaken(before, p, 0))
@@ -109,17 +121,14 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	if e.facts.Preempts {
 		return e.roomByPreemption(r, c, i, view)
 	}
-	if metrics.Quota.Known {
-		quota := metrics.Quota.Value - float64(ledger.SharedDevices(before, p))
-		if allowed := math.Floor(quota / perPod); allowed < fit {
-			r.fit = max(allowed, 0)
-			r.quota = Known(r.fit)
-		}
-		promised := float64(e.promisedQuota(e.quotaSharers(), c, p, view))
-		allowed := math.Floor((quota - promised) / perPod)
-		r.free = min(r.free, allowed)
-		r.pods = partialPods(p, allowed)
+	taken := ledger.QuotaOf(before, p)
+	if allowed, resource := metrics.podsWithQuota(p, taken); allowed < fit {
+		r.fit = max(allowed, 0)
+		r.quota, r.quotaResource = Known(r.fit), resource
 	}
+	allowed, _ := metrics.podsWithQuota(p, taken.Plus(e.promisedQuota(e.drawsOnCohort(c), c, p, view)))
+	r.free = min(r.free, allowed)
+	r.pods = partialPods(p, allowed)
 	return r
 }
 
@@ -144,16 +153,26 @@ func partialPods(p shape.PodSet, allowed float64) float64 {
 	return float64(p.Pods)
 }
 
-// quotaSharers returns the ClusterQueues whose reservations on a worker may reduce what the workload's
-// queue can reserve there: the queue itself and the other queues of its cohort.
-func (e *evaluation) quotaSharers() []string {
-	return append([]string{e.facts.ClusterQueue}, e.rules.CohortQueues...)
+// queue returns the workload's queue on the hub.
+func (e *evaluation) queue() ledger.Queue { return ledger.QueueOf(&e.facts) }
+
+// drawsOnQueue reports for queues of the hub whether their workloads draw on the workload's ClusterQueue on a worker.
+func (e *evaluation) drawsOnQueue(c *Candidate) func(ledger.Queue) bool {
+	own := c.ClusterQueue(e.queue())
+	return func(q ledger.Queue) bool { return c.ClusterQueue(q) == own }
 }
 
-// promisedQuota returns the quota of ClusterQueues on the cluster that other workloads use and that its
+// drawsOnCohort reports for queues of the hub whether reservations of their workloads on a worker may reduce what the
+// workload's ClusterQueue can reserve there: those of this queue, and of the other queues of the cohort on the hub.
+func (e *evaluation) drawsOnCohort(c *Candidate) func(ledger.Queue) bool {
+	drawsOnQueue := e.drawsOnQueue(c)
+	return func(q ledger.Queue) bool { return drawsOnQueue(q) || slices.Contains(e.rules.CohortQueues, q.Cluster) }
+}
+
+// promisedQuota returns the quota of queues on the cluster that other workloads use and that its
 // samples still show as unreserved.
-func (e *evaluation) promisedQuota(queues []string, c *Candidate, p shape.PodSet, view ledger.View) int64 {
-	return view.QuotaOf(queues, c.Name, sampleTimes(c), e.facts.UID, p)
+func (e *evaluation) promisedQuota(includes func(ledger.Queue) bool, c *Candidate, p shape.PodSet, view ledger.View) ledger.Quota {
+	return view.QuotaOf(includes, c.Name, sampleTimes(c), e.facts.UID, p)
 }
 
 func sampleTimes(c *Candidate) ledger.SampleTimes {
@@ -179,7 +198,7 @@ func (e *evaluation) addDevices(v Verdict, c *Candidate, view ledger.View) Verdi
 	}
 	v.Promised = view.Devices(c.Name, c.SampledAt, e.facts.UID, main)
 	if v.Quota.Known { // samples may show the devices of a workload before they show its quota
-		v.Promised = max(v.Promised, e.promisedQuota(e.quotaSharers(), c, main, view))
+		v.Promised = max(v.Promised, e.promisedQuota(e.drawsOnCohort(c), c, main, view).Devices)
 	}
 	v.Net = headroom - float64(v.Promised) + float64(view.Credited(c.Name, c.SampledAt, main))
 	v.Capacity = metrics.Capacity.Value

@@ -68,7 +68,7 @@ func TestDecideQuota(t *testing.T) {
 			state:      Ready, reason: ReasonPlaceable, message: "cluster2 has room for 2 such pods", order: []string{"cluster2", "cluster1"}},
 		{name: "the message names a worker without the queue", facts: remote(job("a", 8, 1)),
 			candidates: []Candidate{withoutQueue(room()), cluster("cluster2", 0, 12, 6, 64)}, state: Pending, reason: ReasonNoRoom,
-			message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has no quota for nvidia.com/gpu in ClusterQueue cq"},
+			message: "no cluster has 8 free " + h100 + " on one node: best is cluster2 with 6; cluster1 has no quota for nvidia.com/gpu in ClusterQueue cq, the name on the hub, and does not report where its LocalQueue team-a/gpu points"},
 	})
 }
 

@@ -27,6 +27,8 @@ type Verdict struct {
 	// Quota is the number of pods for which the worker's queue has quota. It is known only if
 	// it is smaller than the number of pods that fit on the nodes.
 	Quota Number `json:"quota,omitzero"`
+	// QuotaResource is the resource that limits Quota.
+	QuotaResource string `json:"quotaResource,omitempty"`
 	// PartialPods is the number of pods with which the worker's Kueue admits the copy, if its quota
 	// suffices for a part of the pods only. 0 means all pods.
 	PartialPods int64 `json:"partialPods,omitempty"`

@@ -15,8 +15,8 @@ type Entry struct {
 	// Workload is the workload's namespace/name.
 	Workload string `json:"workload"`
 	Cluster  string `json:"cluster"`
-	// ClusterQueue on the hub whose quota the workload holds. The worker has one of the same name.
-	ClusterQueue string `json:"clusterQueue,omitempty"`
+	// Queue on the hub whose quota the workload holds.
+	Queue Queue `json:"queue,omitzero"`
 	// DecidedBy is the UID of the primary component of the workload's job, if the entry rests on
 	// that component's decision. Empty means that it rests on the workload's own.
 	DecidedBy string `json:"decidedBy,omitempty"`
@@ -126,10 +126,10 @@ func (e Entry) unmeasured(sampledAt time.Time, settle time.Duration) (Entry, boo
 // cluster's rank until its samples show the devices. They never make room.
 type Credit struct {
 	Cluster string
-	// ClusterQueue of the workload.
-	ClusterQueue string
-	PodSets      []shape.PodSet
-	FinishedAt   time.Time
+	// Queue of the workload.
+	Queue      Queue
+	PodSets    []shape.PodSet
+	FinishedAt time.Time
 }
 
 // SlotsTaken returns how many pods of shape p the pods of others displace. spare is the

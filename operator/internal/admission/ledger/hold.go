@@ -23,8 +23,8 @@ type Hold struct {
 	// StartsBy is the latest time at which the workload can start, if the durations of the
 	// workloads on the cluster are known. Zero means unknown.
 	StartsBy time.Time `json:"startsBy,omitzero"`
-	// Queues are the only ClusterQueues whose workloads the hold binds: the cluster has free devices,
-	// and the workload waits for quota that these queues share. Empty means that it binds all.
+	// Queues are the only ClusterQueues, of the cluster or of the hub, whose workloads the hold binds: the cluster has
+	// free devices, and the workload waits for quota that these queues share. Empty means that it binds all.
 	Queues []string `json:"queues,omitempty"`
 	// Shadow holds are reported and keep nothing free.
 	Shadow bool `json:"shadow,omitempty"`

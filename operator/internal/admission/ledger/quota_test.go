@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,8 +11,13 @@ import (
 // ofQueue is an entry of ClusterQueue cq on cluster1.
 func ofQueue(uid string) Entry {
 	e := entry(uid, "cluster1")
-	e.ClusterQueue = "cq"
+	e.Queue.Cluster = "cq"
 	return e
+}
+
+// amongQueues selects ClusterQueues of the hub.
+func amongQueues(names ...string) func(Queue) bool {
+	return func(q Queue) bool { return slices.Contains(names, q.Cluster) }
 }
 
 // quotaUsed is the quota that workloads other than uid use, by samples of these times. A time of 0
@@ -21,7 +27,7 @@ func quotaUsed(v View, uid string, devices, quota int) int64 {
 	if quota != 0 {
 		at.Quota = after(quota)
 	}
-	return v.QuotaOf([]string{"cq"}, "cluster1", at, uid, podSet(8, 1))
+	return v.QuotaOf(amongQueues("cq"), "cluster1", at, uid, podSet(8, 1)).Devices
 }
 
 // Kueue on the worker reserves quota at the admission, also for pods that do not start. Its samples may
@@ -90,7 +96,7 @@ func TestQuotaOfQueues(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			l := New(5*time.Second, time.Hour)
 			l.Debit(ofQueue("a"))
-			if got := l.View().QuotaOf(tc.queues, "cluster1", SampleTimes{Devices: after(60), Quota: after(60)}, "other", tc.p); got != tc.want {
+			if got := l.View().QuotaOf(amongQueues(tc.queues...), "cluster1", SampleTimes{Devices: after(60), Quota: after(60)}, "other", tc.p).Devices; got != tc.want {
 				t.Errorf("quota of %d devices is used, want %d", got, tc.want)
 			}
 		})

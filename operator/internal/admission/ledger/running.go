@@ -16,9 +16,9 @@ type Running struct {
 	UID       string
 	Namespace string
 	Cluster   string
-	// ClusterQueue on the hub. The worker has one of the same name.
-	ClusterQueue string
-	Priority     int32
+	// Queue on the hub.
+	Queue    Queue
+	Priority int32
 	// PodSets are the pods that the workload certainly runs. They have fewer pods than requested if
 	// Kueue on the cluster admitted a part.
 	PodSets []shape.PodSet

@@ -98,31 +98,29 @@ func (v View) Devices(cluster string, sampledAt time.Time, uid string, p shape.P
 	return n
 }
 
-// QuotaOf returns the quota for devices suitable for p that workloads other than uid, of some
-// ClusterQueues, use on the cluster and that its samples still show as unreserved.
-func (v View) QuotaOf(queues []string, cluster string, at SampleTimes, uid string, p shape.PodSet) int64 {
-	var n int64
+// QuotaOf returns the quota, with that for devices suitable for p, that workloads other than uid, of some
+// queues, use on the cluster and that its samples still show as unreserved.
+func (v View) QuotaOf(includes func(Queue) bool, cluster string, at SampleTimes, uid string, p shape.PodSet) (sum Quota) {
 	for _, e := range v.byCluster[cluster] {
-		if e.UID != uid && slices.Contains(queues, e.ClusterQueue) && !e.isQuotaMeasured(at, v.settle) {
-			n += SharedDevices(e.PodSets, p)
+		if e.UID != uid && includes(e.Queue) && !e.isQuotaMeasured(at, v.settle) {
+			sum = sum.Plus(QuotaOf(e.PodSets, p))
 		}
 	}
-	return n
+	return sum
 }
 
-// HeldQuota returns the quota for devices suitable for p that samples of the cluster may show as reserved by
-// workloads other than uid, of some ClusterQueues, that the hub sent there: those that run, those that the
+// HeldQuota returns the quota, with that for devices suitable for p, that samples of the cluster may show as reserved by
+// workloads other than uid, of some queues, that the hub sent there: those that run, those that the
 // cluster may have admitted already, and those that ended so recently that the samples do not show it.
-func (v View) HeldQuota(queues []string, cluster string, at SampleTimes, uid string, p shape.PodSet) int64 {
-	var n int64
+func (v View) HeldQuota(includes func(Queue) bool, cluster string, at SampleTimes, uid string, p shape.PodSet) (sum Quota) {
 	for _, r := range v.running[cluster] {
-		if slices.Contains(queues, r.ClusterQueue) {
-			n += SharedDevices(r.PodSets, p)
+		if includes(r.Queue) {
+			sum = sum.Plus(QuotaOf(r.PodSets, p))
 		}
 	}
 	for _, e := range v.byCluster[cluster] {
-		if e.UID != uid && e.AdmittedAt.IsZero() && slices.Contains(queues, e.ClusterQueue) {
-			n += SharedDevices(e.PodSets, p)
+		if e.UID != uid && e.AdmittedAt.IsZero() && includes(e.Queue) {
+			sum = sum.Plus(QuotaOf(e.PodSets, p))
 		}
 	}
 	sampledAt := at.Quota
@@ -130,11 +128,11 @@ func (v View) HeldQuota(queues []string, cluster string, at SampleTimes, uid str
 		sampledAt = at.Devices
 	}
 	for _, c := range v.Credits(cluster, sampledAt) {
-		if slices.Contains(queues, c.ClusterQueue) {
-			n += SharedDevices(c.PodSets, p)
+		if includes(c.Queue) {
+			sum = sum.Plus(QuotaOf(c.PodSets, p))
 		}
 	}
-	return n
+	return sum
 }
 
 // Credited returns the number of devices suitable for p that finished workloads returned

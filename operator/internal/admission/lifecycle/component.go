@@ -92,7 +92,7 @@ func (s *Situation) ComponentEntries(cluster string, debitedAt time.Time) []ledg
 			continue
 		}
 		facts := componentFacts(s, other)
-		entries = append(entries, ledger.Entry{UID: facts.UID, Workload: facts.Key(), Cluster: cluster, ClusterQueue: facts.ClusterQueue,
+		entries = append(entries, ledger.Entry{UID: facts.UID, Workload: facts.Key(), Cluster: cluster, Queue: ledger.QueueOf(&facts),
 			DecidedBy: s.Request.Facts.UID, PodSets: facts.PodSets, DebitedAt: debitedAt})
 	}
 	return entries

@@ -370,7 +370,7 @@ var stepOptions = cmp.Options{
 func reservationOn(s *Situation, kept []string, clusters ...string) *Reservation {
 	res := &Reservation{Kept: kept}
 	for _, c := range clusters {
-		res.Entries = append(res.Entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, ClusterQueue: "gpu", PodSets: s.Request.Facts.PodSets, DebitedAt: s.Now})
+		res.Entries = append(res.Entries, ledger.Entry{UID: "uid", Workload: "team-a/job", Cluster: c, Queue: ledger.Queue{Cluster: "gpu", Local: "team-a/"}, PodSets: s.Request.Facts.PodSets, DebitedAt: s.Now})
 	}
 	return res
 }

@@ -246,7 +246,7 @@ func unplaceableAfter(s *Situation) time.Duration {
 
 // Entry of the ledger for all pods of the workload on a cluster.
 func (s *Situation) Entry(cluster string, debitedAt time.Time) ledger.Entry {
-	return ledger.Entry{UID: s.Request.Facts.UID, Workload: s.Request.Facts.Key(), Cluster: cluster, ClusterQueue: s.Request.Facts.ClusterQueue,
+	return ledger.Entry{UID: s.Request.Facts.UID, Workload: s.Request.Facts.Key(), Cluster: cluster, Queue: ledger.QueueOf(&s.Request.Facts),
 		PodSets: s.Request.Facts.PodSets, DebitedAt: debitedAt, Owners: s.Request.Owners(s.Workload)}
 }
 

@@ -109,7 +109,7 @@ func (c *Cache) fetchCandidates(ctx context.Context, g gatestate.Gate, f shape.F
 	}
 	candidates := make([]gate.Candidate, len(g.Clusters))
 	for i, cluster := range g.Clusters {
-		candidates[i] = candidateOf(cluster, results, len(f.PodSets))
+		candidates[i] = candidateOf(cluster, results, &f)
 	}
 	return candidates, fleet, nil
 }

@@ -5,16 +5,22 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
 // candidate is a cluster with what the gate's queries say about it for one workload.
-type candidate struct{ gate.Candidate }
+type candidate struct {
+	gate.Candidate
+	// queue is the worker's ClusterQueue for the workload.
+	queue string
+}
 
 // candidateOf returns the candidate of a cluster. Its Shapes are those of the workload's pod sets, in the order
 // of the facts. SampledAt is zero if the time or the room is unknown.
-func candidateOf(of gatestate.Cluster, results []queryResult, podSets int) gate.Candidate {
-	cluster, c := of.Name, candidate{of.Candidate()}
-	c.Shapes = make([]gate.ShapeMetrics, podSets)
+func candidateOf(of gatestate.Cluster, results []queryResult, f *shape.Facts) gate.Candidate {
+	cluster, c := of.Name, candidate{Candidate: of.Candidate()}
+	c.Shapes = make([]gate.ShapeMetrics, len(f.PodSets))
 	roomUnknown, exportsQuota := false, false
 	for _, q := range results {
 		n, found := q.result.values[cluster]
@@ -23,8 +29,11 @@ func candidateOf(of gatestate.Cluster, results []queryResult, podSets int) gate.
 			exportsQuota = found && !q.result.lacks(cluster)
 		case gate.QueryFit:
 			roomUnknown = roomUnknown || q.result.values == nil || !n.Known && q.result.lacks(cluster)
+		case gate.QueryLocalQueues:
+			c.LocalQueues = q.result.localQueues[cluster]
 		}
 	}
+	c.queue = c.ClusterQueue(ledger.QueueOf(f))
 	for _, q := range results {
 		c.add(q, cluster, exportsQuota)
 	}
@@ -39,7 +48,7 @@ func candidateOf(of gatestate.Cluster, results []queryResult, podSets int) gate.
 // returns zero if that of any result is unknown.
 func oldestQuotaTime(cluster string, results []queryResult) (oldest time.Time) {
 	for _, q := range results {
-		if q.Name != gate.QueryQuota {
+		if !q.returnsQuota() {
 			continue
 		}
 		if q.result.quotaTimes == nil {
@@ -71,38 +80,33 @@ func oldestSampleTime(cluster string, results []queryResult) time.Time {
 
 // numbers are the fields for queries whose values count as they are.
 var numbers = map[string]func(*gate.ShapeMetrics) *gate.Number{
-	gate.QueryFit:          func(m *gate.ShapeMetrics) *gate.Number { return &m.Fit },
-	gate.QueryDeviceFit:    func(m *gate.ShapeMetrics) *gate.Number { return &m.DeviceFit },
-	gate.QueryRequestFit:   func(m *gate.ShapeMetrics) *gate.Number { return &m.RequestFit },
-	gate.QueryLargest:      func(m *gate.ShapeMetrics) *gate.Number { return &m.Largest },
-	gate.QueryLargestNode:  func(m *gate.ShapeMetrics) *gate.Number { return &m.LargestNode },
-	gate.QueryHeadroom:     func(m *gate.ShapeMetrics) *gate.Number { return &m.Headroom },
-	gate.QueryCapacity:     func(m *gate.ShapeMetrics) *gate.Number { return &m.Capacity },
-	gate.QueryNominalQuota: func(m *gate.ShapeMetrics) *gate.Number { return &m.NominalQuota },
+	gate.QueryFit:         func(m *gate.ShapeMetrics) *gate.Number { return &m.Fit },
+	gate.QueryDeviceFit:   func(m *gate.ShapeMetrics) *gate.Number { return &m.DeviceFit },
+	gate.QueryRequestFit:  func(m *gate.ShapeMetrics) *gate.Number { return &m.RequestFit },
+	gate.QueryLargest:     func(m *gate.ShapeMetrics) *gate.Number { return &m.Largest },
+	gate.QueryLargestNode: func(m *gate.ShapeMetrics) *gate.Number { return &m.LargestNode },
+	gate.QueryHeadroom:    func(m *gate.ShapeMetrics) *gate.Number { return &m.Headroom },
+	gate.QueryCapacity:    func(m *gate.ShapeMetrics) *gate.Number { return &m.Capacity },
 }
 
 // add adds the result of one query. exportsQuota is true if the cluster's Kueue exports
 // quota metrics: then a queue without a series does not exist.
 func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
-	n, found := q.result.values[cluster]
+	if q.PerQueue {
+		c.addPerQueue(q, cluster, exportsQuota)
+		return
+	}
+	n := q.result.values[cluster]
 	switch q.Name {
-	case gate.QuerySampleTime, gate.QueryQuotaTime, gate.QueryKueueMetrics:
+	case gate.QuerySampleTime, gate.QueryQuotaTime, gate.QueryKueueMetrics, gate.QueryLocalQueues:
 	case gate.QueryEmptyFit:
 		c.Shapes[q.podSet].EmptyFit, c.Shapes[q.podSet].EmptyFitUncertain = n, q.result.err != nil || q.result.lacks(cluster)
-	case gate.QueryQuotaLimit:
-		if q.result.err == nil && !q.result.lacks(cluster) {
-			c.Shapes[q.podSet].QuotaLimit = n
-		}
 	case gate.QueryMeasured:
 		c.Shapes[q.podSet].Measured = q.result.objectsOf(cluster)
 	case gate.QueryPreference:
 		c.Preference = n
-	case gate.QueryBorrowed:
-		c.Shapes[q.podSet].Borrowed = q.result.queuesOf(cluster)
-	case gate.QueryQuota:
-		shape := &c.Shapes[q.podSet]
-		shape.Quota, shape.QuotaFailed = n, q.result.values == nil
-		shape.QueueMissing = exportsQuota && !found && q.result.values != nil && !q.result.lacks(cluster)
+	case gate.QueryQuota: // the gate's own
+		c.Shapes[q.podSet].Quota, c.Shapes[q.podSet].QuotaFailed = n, q.result.values == nil
 	default:
 		if number := numbers[q.Name]; number != nil {
 			*number(&c.Shapes[q.podSet]) = n
@@ -112,6 +116,30 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition.Name, cluster))
 		}
 	}
+}
+
+// addPerQueue adds the result of a query per queue, of which the worker's queue for the workload counts.
+func (c *candidate) addPerQueue(q queryResult, cluster string, exportsQuota bool) {
+	n, found := q.result.valuesByQueue[c.queue][cluster]
+	shape, hasSucceeded := &c.Shapes[q.podSet], q.result.valuesByQueue != nil
+	switch q.Name {
+	case gate.QueryQuota:
+		shape.Quota = n
+		shape.QueueMissing = exportsQuota && c.queue != "" && !found && hasSucceeded && !q.result.lacks(cluster)
+	case gate.QueryQuotaLimit:
+		if q.result.err == nil && !q.result.lacks(cluster) {
+			shape.QuotaLimit = n
+		}
+	case gate.QueryCPUQuota:
+		shape.CPUQuota = n
+	case gate.QueryMemoryQuota:
+		shape.MemoryQuota = n
+	case gate.QueryNominalQuota:
+		shape.NominalQuota = n
+	case gate.QueryBorrowed:
+		shape.Borrowed = q.result.queuesOf(cluster)
+	}
+	shape.QuotaFailed = shape.QuotaFailed || q.returnsQuota() && !hasSucceeded
 }
 
 // queuesOf returns the values of a cluster by ClusterQueue.

@@ -10,6 +10,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
@@ -25,9 +26,59 @@ func TestCandidateLargest(t *testing.T) {
 	}
 }
 
-// defaultQuotaQuery is the default quota query for the ClusterQueue cq.
-const defaultQuotaQuery = `sum by (cluster) (cluster_queue:kueue_unreserved_quota:max{cluster_queue="cq",flavor=~".+",resource="nvidia.com/gpu"}) or ` +
-	`sum by (cluster) (cluster_queue:kueue_unreserved_quota:max{cluster_queue="cq",resource="nvidia.com/gpu"})`
+// defaultQuotaQuery is the default quota query.
+const defaultQuotaQuery = `sum by (cluster, cluster_queue) (cluster_queue:kueue_unreserved_quota:max{flavor=~".+",resource="nvidia.com/gpu"}) or ` +
+	`sum by (cluster, cluster_queue) (cluster_queue:kueue_unreserved_quota:max{resource="nvidia.com/gpu"})`
+
+// localQueuesQuery is the query for the LocalQueues of all clusters.
+const localQueuesQuery = "group by (cluster, namespace, localqueue, cluster_queue) (kube_localqueue_info{exported_namespace=\"\"})"
+
+// ofQueue adds the label of a ClusterQueue to all series.
+func ofQueue(queue string, r query.Result) query.Result {
+	for _, s := range r.Samples {
+		s.Labels["cluster_queue"] = queue
+	}
+	return r
+}
+
+// localQueue adds a LocalQueue of a cluster, as kube-state-metrics reports it.
+func localQueue(r query.Result, cluster, namespace, name, queue string) query.Result {
+	r.Samples = append(r.Samples, query.Sample{Value: 1, Labels: map[string]string{"cluster": cluster, "namespace": namespace, "localqueue": name, "cluster_queue": queue}})
+	return r
+}
+
+// The LocalQueue of a worker may point to a ClusterQueue with another name than the hub's. Where it is not
+// reported, the hub's name is assumed.
+func TestCandidateQuotaOfLocalQueue(t *testing.T) {
+	local := localQueue(localQueue(query.Result{}, "cluster1", "team-a", "gpu", "own"), "cluster2", "team-b", "gpu", "own")
+	for _, tc := range []struct {
+		name     string
+		local    query.Result
+		one, two gate.Number
+		missing  [2]bool
+	}{
+		{"cluster1 points to another name", local, gate.Known(5), gate.Known(12), [2]bool{}},
+		{"to a queue without quota", localQueue(query.Result{}, "cluster1", "team-a", "gpu", "poor"), gate.Number{}, gate.Known(12), [2]bool{true, false}},
+		{"not reported", query.Result{}, gate.Known(9), gate.Known(12), [2]bool{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newRemoteFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15})
+			quota := ofQueue("cq", series("cluster1", 9.0, "cluster2", 12.0))
+			quota.Samples = append(quota.Samples, ofQueue("own", series("cluster1", 5.0, "cluster2", 7.0)).Samples...)
+			f.source.responses["floor("], f.source.responses[kueueMetricsQuery] = series("cluster1", 3.0, "cluster2", 3.0), series("cluster1", 3.0, "cluster2", 3.0)
+			f.source.responses[defaultQuotaQuery], f.source.responses[localQueuesQuery] = quota, tc.local
+			for range 2 {
+				one, two := f.shapeOf(t, "cluster1"), f.shapeOf(t, "cluster2")
+				if one.Quota != tc.one || two.Quota != tc.two || one.QueueMissing != tc.missing[0] || two.QueueMissing != tc.missing[1] {
+					t.Errorf("cluster1 %+v, cluster2 %+v", one, two)
+				}
+				f.source.failing = "kube_localqueue_info" // the last result stays in use
+				f.clock.add(time.Minute)
+				f.refresh()
+			}
+		})
+	}
+}
 
 // kueueMetricsQuery is the start of the query for clusters whose Kueue exports quota.
 const kueueMetricsQuery = "count by (cluster) (cluster_queue:"
@@ -42,6 +93,23 @@ func (f *fixture) shapeOf(t *testing.T, cluster string) gate.ShapeMetrics {
 	t.Helper()
 	got, _ := f.results(t)
 	return got[cluster].Shapes[0]
+}
+
+// The quota of the worker's queue for CPU and memory is queried for pods that request them, and its failure is one of the quota.
+func TestCandidateQuotaOfRequests(t *testing.T) {
+	f := newRemoteFixture(v1alpha1.PlacementGateSpec{})
+	f.facts.PodSets[0].Requests = shape.Requests{MilliCPU: 500}
+	f.source.responses["floor("], f.source.responses[kueueMetricsQuery] = series("cluster1", 3.0), series("cluster1", 3.0)
+	f.source.responses[`unreserved_quota:max{resource="cpu"}`] = ofQueue("cq", series("cluster1", 1.5))
+	if got := f.shapeOf(t, "cluster1"); got.CPUQuota != gate.Known(1.5) || got.MemoryQuota.Known || got.QuotaFailed {
+		t.Errorf("got %+v", got)
+	}
+	failing := newRemoteFixture(v1alpha1.PlacementGateSpec{})
+	failing.facts, failing.source.failing = f.facts, `resource="cpu"}) or`
+	failing.source.responses["floor("] = series("cluster1", 3.0)
+	if got := failing.shapeOf(t, "cluster1"); !got.QuotaFailed || got.CPUQuota.Known {
+		t.Errorf("got %+v after a failed query", got)
+	}
 }
 
 func TestCandidateQuota(t *testing.T) {
@@ -61,7 +129,7 @@ func TestCandidateQuota(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newRemoteFixture(v1alpha1.PlacementGateSpec{})
 			f.source.responses["floor("] = series("cluster1", 3.0)
-			f.source.responses[defaultQuotaQuery], f.source.responses[kueueMetricsQuery] = tc.quota, tc.kueue
+			f.source.responses[defaultQuotaQuery], f.source.responses[kueueMetricsQuery] = ofQueue("cq", tc.quota), tc.kueue
 			if got := f.shapeOf(t, "cluster1"); got.Quota != tc.want || got.QueueMissing != tc.queueMissing {
 				t.Errorf("quota %+v, queue missing %t, want %+v, %t; queries %q", got.Quota, got.QueueMissing, tc.want, tc.queueMissing, f.source.queries)
 			}

@@ -121,10 +121,12 @@ func (f *planFetch) run(ctx context.Context, source querySource, q *renderedQuer
 	if q.measuresRoom() {
 		result.sampleTimes = f.sampleTimes
 	}
-	if q.Name == gate.QueryQuota {
+	if q.returnsQuota() {
 		result.quotaTimes = f.quotaTimes
 	}
 	switch {
+	case q.Name == gate.QueryLocalQueues:
+		result.err = source.fetchLocalQueues(ctx, q.expr, result)
 	case q.PerQueue:
 		result.err = source.fetchPerQueue(ctx, q.expr, result)
 	case q.ObjectLabel != "":
@@ -233,6 +235,27 @@ func (s *querySource) fetchObjects(ctx context.Context, expr, label string, resu
 			result.objects[cluster] = map[string]bool{}
 		}
 		result.objects[cluster][sample.Label(label)] = true
+	}
+	return nil
+}
+
+// fetchLocalQueues runs the query for LocalQueues and writes their ClusterQueues to result.
+func (s *querySource) fetchLocalQueues(ctx context.Context, expr string, result *cachedResult) error {
+	response, err := s.query(query.WithAllLabels(ctx), expr, result.queriedAt)
+	if err != nil {
+		return err
+	}
+	result.setCompleteness(response)
+	result.localQueues = map[string]map[string]string{}
+	for _, sample := range response.Samples {
+		cluster, ok := s.cluster(sample)
+		if !ok {
+			continue
+		}
+		if result.localQueues[cluster] == nil {
+			result.localQueues[cluster] = map[string]string{}
+		}
+		result.localQueues[cluster][sample.Label(gate.LabelNamespace)+"/"+sample.Label(gate.LabelLocalQueue)] = sample.Label(gate.LabelClusterQueue)
 	}
 	return nil
 }

@@ -204,7 +204,7 @@ func TestOnStaleOpenWithFailingQuota(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newOpenFixture()
 			f.facts.Remote, f.facts.ClusterQueue = true, "cq"
-			f.source.responses["freeze"], f.source.responses["unreserved_quota"] = series("", 1.0), series("cluster1", 12.0, "cluster2", 12.0)
+			f.source.responses["freeze"], f.source.responses["unreserved_quota"] = series("", 1.0), ofQueue("cq", series("cluster1", 12.0, "cluster2", 12.0))
 			if tc.succeedsBefore {
 				f.wantReady(t, "while every query succeeds", outcome{Cluster: "cluster1", Room: gate.Known(3)})
 			}

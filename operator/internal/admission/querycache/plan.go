@@ -196,7 +196,12 @@ func (q *renderedQuery) decidesAdmission() bool {
 // measuresRoom reports whether the ledger is subtracted from the query's result. Such a
 // result is only usable with the sample times that were known when it was queried.
 func (q *renderedQuery) measuresRoom() bool {
-	return q.Name == gate.QueryFit || q.Name == gate.QueryQuota
+	return q.Name == gate.QueryFit || q.returnsQuota()
+}
+
+// returnsQuota reports whether the query returns what queues may still reserve.
+func (q *renderedQuery) returnsQuota() bool {
+	return q.Name == gate.QueryQuota || q.Name == gate.QueryCPUQuota || q.Name == gate.QueryMemoryQuota
 }
 
 // isFleetScoped reports whether the query is a condition on the fleet as a whole.

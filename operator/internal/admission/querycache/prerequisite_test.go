@@ -154,7 +154,7 @@ func TestNoQueriesForPrerequisites(t *testing.T) {
 			results, _ := f.results(t)
 			want := []string{"sampleTime", "fit", "emptyFit", "largestNode", "headroom", "capacity", "largest"}
 			if f.facts.Remote {
-				want = append(want, "quotaTime", "quota", "quotaLimit", "kueue")
+				want = append(want, "quotaTime", "quota", "quotaLimit", "kueue", "localQueues")
 			}
 			if got := len(f.source.queries); got != len(want) {
 				t.Errorf("%d queries %q\nwant %v", got, f.source.queries, want)

@@ -18,7 +18,7 @@ const quotaTimeQuery = `min by (cluster) (cluster:kueue_sample_timestamp_seconds
 func newQuotaFixture(spec v1alpha1.PlacementGateSpec) *fixture {
 	f := newRemoteFixture(spec)
 	f.source.responses["floor("] = series("cluster1", 3.0, "cluster2", 3.0)
-	f.source.responses["unreserved_quota"] = series("cluster1", 8.0, "cluster2", 8.0)
+	f.source.responses["unreserved_quota"] = ofQueue("cq", series("cluster1", 8.0, "cluster2", 8.0))
 	f.source.responses["my_quota"] = series("cluster1", 8.0, "cluster2", 8.0)
 	f.setTimes(5, 40)
 	return f
@@ -133,7 +133,8 @@ func TestOldestQuotaTimes(t *testing.T) {
 	f.results(t)
 	f.clock.add(20 * time.Second)
 	f.setTimes(1, 2)
-	f.facts.PodSets, f.facts.ClusterQueue = podSets("NVIDIA-L4", 8), "other" // the results of the first shape stay
+	f.facts.PodSets = podSets("NVIDIA-L4", 8) // the results of the first shape stay
+	f.facts.PodSets[0].Flavor = "l4"
 	f.results(t)
 	seconds := func(ago int) time.Time { return f.clock.now().Add(-time.Duration(ago) * time.Second) }
 	want := map[string]ledger.SampleTimes{"cluster1": {Devices: seconds(25), Quota: seconds(60)}, "cluster2": {Devices: seconds(25)}}

@@ -38,6 +38,8 @@ type cachedResult struct {
 	// objects are the names of the existing objects by cluster, if the query is for a
 	// prerequisite. Results of other queries have none.
 	objects map[string]map[string]bool
+	// localQueues are the ClusterQueues of LocalQueues by cluster and namespace/name, in the result of that query.
+	localQueues map[string]map[string]string
 	// unmappedValues are the values of series that name none of the clusters. Only
 	// conditions on the fleet use them.
 	unmappedValues []float64
@@ -157,7 +159,7 @@ func (r *cachedResult) sampleTimeOf(cluster string) time.Time {
 // values: package gate checks their age. The exception is quota. An old quota would make
 // the cluster's sample time as old, and with it a fit that is still fresh.
 func (r *queryResult) expireRanking(cutoff time.Time) {
-	isExpendable := r.Name == gate.QueryQuota || !r.decidesAdmission()
+	isExpendable := r.returnsQuota() || !r.decidesAdmission()
 	if r.result.err != nil && r.result.succeededAt.Before(cutoff) && isExpendable {
 		r.result = &cachedResult{err: r.result.err}
 	}

@@ -53,6 +53,7 @@ func (c *Cache) store(q *renderedQuery, result *cachedResult) (previous *cachedR
 
 func (r *cachedResult) keepValuesOf(previous *cachedResult) {
 	r.values, r.valuesByQueue, r.objects, r.unmappedValues = previous.values, previous.valuesByQueue, previous.objects, previous.unmappedValues
+	r.localQueues = previous.localQueues
 	r.sampleTimes, r.quotaTimes, r.succeededAt = previous.sampleTimes, previous.quotaTimes, previous.succeededAt
 	r.incomplete, r.failedClusters, r.incompleteSince = previous.incomplete, previous.failedClusters, previous.incompleteSince
 }

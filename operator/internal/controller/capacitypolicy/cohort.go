@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -31,6 +32,9 @@ type cohortState struct {
 	reserved, queueQuota map[quotaKey]int64
 	// automated is a ClusterQueue whose quota Kueue writes. Empty if there is none.
 	automated string
+	// orchestrated is a ClusterQueue or Cohort whose effective quotas another component sets, so that those of the spec are
+	// proportions only. Empty if there is none.
+	orchestrated string
 }
 
 func (s *cohortState) use(key quotaKey) capacity.Use {
@@ -71,7 +75,40 @@ func (r *Reconciler) readCohort(ctx context.Context, policy *v1alpha1.CapacityPo
 			state.addQueue(q)
 		}
 	}
-	return state, nil
+	if policy.Spec.Mode == v1alpha1.CapacityApply {
+		state.orchestrated, err = r.findOrchestrated(ctx, tree)
+	}
+	return state, err
+}
+
+// findOrchestrated returns the kind and name of a ClusterQueue or Cohort of a tree with
+// status.effectiveQuotas.orchestratorRef, which Kueue has since 0.20. The types of Kueue that the operator is built with
+// do not have the field, so the objects are read as they are.
+func (r *Reconciler) findOrchestrated(ctx context.Context, tree map[string]bool) (string, error) {
+	for _, of := range []struct {
+		kind   string
+		cohort func(*unstructured.Unstructured) string
+	}{
+		{"Cohort", (*unstructured.Unstructured).GetName},
+		{"ClusterQueue", func(u *unstructured.Unstructured) string {
+			name, _, _ := unstructured.NestedString(u.Object, "spec", "cohortName") // a string by its CRD
+			return name
+		}},
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind(of.kind + "List"))
+		if err := r.client.List(ctx, list); err != nil {
+			return "", fmt.Errorf("list effective quotas of %ss: %w", of.kind, err)
+		}
+		for i := range list.Items {
+			u := &list.Items[i]
+			ref, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "effectiveQuotas", "orchestratorRef")
+			if tree[of.cohort(u)] && ref != nil {
+				return of.kind + " " + u.GetName(), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 func (s *cohortState) addQueue(q *kueue.ClusterQueue) {
@@ -177,6 +214,9 @@ func decideApply(policy *v1alpha1.CapacityPolicy, cohort *cohortState) *conditio
 	case cohort.automated != "":
 		refused = condition.False(v1alpha1.ReasonQuotaAutomation, fmt.Sprintf(
 			"Kueue itself writes the quota of ClusterQueue %s in Cohort %s; set quotaManagement of its MultiKueueConfig to Manual, or delete the policy", cohort.automated, name))
+	case cohort.orchestrated != "":
+		refused = condition.False(v1alpha1.ReasonQuotaAutomation, fmt.Sprintf(
+			"%s in Cohort %s has status.effectiveQuotas.orchestratorRef: its spec is only a proportion; set spec.mode to Shadow, or end the orchestration", cohort.orchestrated, name))
 	case !allKnown(policy.Status.Quotas):
 		refused = condition.False("NotMeasured", "no round has measured every quota yet")
 	default:

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -261,6 +262,35 @@ func TestPolicyRefusesToWrite(t *testing.T) {
 			}
 			if got := describe(policy, v1alpha1.ConditionReady); strings.HasPrefix(got, "True") != (tc.reason == "Shadow") {
 				t.Errorf("Ready is %s", got)
+			}
+		})
+	}
+}
+
+// Where Kueue's quota orchestration sets the effective quota, that of the spec is only a proportion. The types of Kueue
+// do not have the field yet, so that the API server's answer has it only here.
+func TestPolicyRefusesOrchestratedQuota(t *testing.T) {
+	for _, tc := range []struct{ name, object, want string }{
+		{"the Cohort", "gpu-fleet", "False QuotaAutomation: Cohort gpu-fleet in Cohort gpu-fleet has status.effectiveQuotas.orchestratorRef"},
+		{"a Cohort below", "below", "False QuotaAutomation: Cohort below in Cohort gpu-fleet has"},
+		{"a ClusterQueue", "team-a", "False QuotaAutomation: ClusterQueue team-a in Cohort gpu-fleet has"},
+		{"a ClusterQueue elsewhere", "team-b", "True Applied: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHubWith(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				err := c.List(ctx, list, opts...)
+				if u, ok := list.(*unstructured.UnstructuredList); ok {
+					for i := range u.Items {
+						if u.Items[i].GetName() == tc.object {
+							u.Items[i].Object["status"] = map[string]any{"effectiveQuotas": map[string]any{"orchestratorRef": map[string]any{"name": "nodes"}}}
+						}
+					}
+				}
+				return err
+			}}, nil, cohort("gpu-fleet", "", "gpus", 3), cohort("below", "gpu-fleet", "", 0), clusterQueue("team-a", "gpu-fleet", 0, 0), clusterQueue("team-b", "other", 0, 0))
+			h.round()
+			if got := describe(h.round(), v1alpha1.ConditionApplied); !strings.HasPrefix(got, tc.want) {
+				t.Errorf("Applied is %s, want %s", got, tc.want)
 			}
 		})
 	}

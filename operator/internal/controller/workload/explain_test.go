@@ -66,7 +66,7 @@ func TestExplanationHidesWorkloadsOfOtherNamespaces(t *testing.T) {
 	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
 	podSets := []shape.PodSet{{Name: "trainer", Resource: "nvidia.com/gpu", Model: "H100", Flavor: "secret-flavor", DevicesPerPod: 2, Pods: 3, NodeSelector: map[string]string{"team": "secret"}}}
 	for _, namespace := range []string{"team-a", "team-b"} {
-		b.engine.Ledger.Debit(ledger.Entry{UID: "uid-" + namespace, Workload: namespace + "/secret-project", Cluster: "cluster1", ClusterQueue: "secret-queue", PodSets: podSets,
+		b.engine.Ledger.Debit(ledger.Entry{UID: "uid-" + namespace, Workload: namespace + "/secret-project", Cluster: "cluster1", Queue: ledger.Queue{Cluster: "secret-queue"}, PodSets: podSets,
 			DebitedAt: fixture.Noon, Owners: []ledger.Owner{{Namespace: namespace, Kind: "Job", Name: "secret-project"}}})
 	}
 	b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Namespace: "team-b", Name: "secret-urgent"}, Key: gatestate.QueryKey{Gate: "gpu", Facts: "eight devices"},

@@ -91,6 +91,7 @@ func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.R
 			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: float64(s.clock.now().Add(-cmp.Or(s.age, 5*time.Second)).Unix())})
 		case strings.Contains(expr, "kueue_unreserved_quota"):
 			if quota, isExported := s.quota[cluster]; isExported {
+				labels["cluster_queue"] = "gpu"
 				result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: quota})
 			}
 		case strings.Contains(expr, "floor(") && isMeasured:

@@ -227,7 +227,7 @@ func lineSituations() []lineSituation {
 	}
 	running := func(priority int32) func(*bench) {
 		return func(b *bench) {
-			b.engine.Ledger.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster2", ClusterQueue: "urgent", Priority: priority, PodSets: one, Since: fixture.Noon.Add(-time.Hour)})
+			b.engine.Ledger.PutRunning(ledger.Running{UID: "victim", Cluster: "cluster2", Queue: ledger.Queue{Cluster: "urgent"}, Priority: priority, PodSets: one, Since: fixture.Noon.Add(-time.Hour)})
 		}
 	}
 	oneOn := func(cluster string) map[string]float64 {
@@ -303,7 +303,7 @@ type situationSource struct {
 
 func (s situationSource) Query(ctx context.Context, expr string, at time.Time) (query.Result, error) {
 	sample := func(cluster string, value float64) query.Sample {
-		return query.Sample{Labels: map[string]string{"cluster": cluster, "secret": "token"}, Value: value}
+		return query.Sample{Labels: map[string]string{"cluster": cluster, "secret": "token", "cluster_queue": "gpu"}, Value: value}
 	}
 	switch {
 	case strings.Contains(expr, "kube_secret_info") && strings.Contains(expr, "count by"):

@@ -147,7 +147,7 @@ func TestDecide(t *testing.T) {
 			in.Facts.Preempts, in.Rules.PreemptsLowerPriority = true, true
 			in.Candidates[1].Shapes[0].Quota = gate.Known(0)
 			l := ledger.New(15*time.Second, 10*time.Minute)
-			l.PutRunning(ledger.Running{UID: "victim", Cluster: "c2", ClusterQueue: "research", PodSets: in.Facts.PodSets, Since: noon.Add(-time.Hour)})
+			l.PutRunning(ledger.Running{UID: "victim", Cluster: "c2", Queue: ledger.Queue{Cluster: "research"}, PodSets: in.Facts.PodSets, Since: noon.Add(-time.Hour)})
 			in.View = l.View()
 		}), none, "", "fits on no other"},
 		{"elsewhere is promised to others", func(w *world) {

@@ -156,7 +156,7 @@ func (w *world) inputs(j job) *gate.Inputs {
 // on what they return.
 func (w *world) putRunning() {
 	for _, j := range w.jobs {
-		w.view.PutRunning(ledger.Running{UID: j.name, Cluster: w.clusterOf(j.on[0]), ClusterQueue: "research", Priority: j.priority, Since: j.since,
+		w.view.PutRunning(ledger.Running{UID: j.name, Cluster: w.clusterOf(j.on[0]), Queue: ledger.Queue{Cluster: "research"}, Priority: j.priority, Since: j.since,
 			PodSets: []shape.PodSet{{Resource: gpu, Model: h100, DevicesPerPod: j.devices, Pods: j.pods}}})
 	}
 }

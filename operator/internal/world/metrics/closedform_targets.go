@@ -154,8 +154,8 @@ func kueueDataOf(snap *Snapshot) kueueData {
 	totals, parents := cohortTotals(snap), cohortParents(snap)
 	for i := range snap.Queues {
 		q := &snap.Queues[i]
-		own := float64(q.Nominal - q.Reserved)
-		r := quota{queue: q.Name, flavor: q.Flavor, resource: q.Resource, inCohort: q.Cohort != "", nominalUnreserved: own, unreserved: own, limit: float64(q.Nominal)}
+		own := q.amount(q.Nominal) - q.amount(q.Reserved)
+		r := quota{queue: q.Name, flavor: q.Flavor, resource: q.Resource, inCohort: q.Cohort != "", nominalUnreserved: own, unreserved: own, limit: q.amount(q.Nominal)}
 		if r.inCohort {
 			r.unreserved, r.limit = r.unreserved+borrowingLimit(q), r.limit+borrowingLimit(q)
 		}

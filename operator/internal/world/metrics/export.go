@@ -178,6 +178,10 @@ func (s *Store) exportKube(e *export, snap *Snapshot, pods map[string][]*Pod) {
 			e.add("kube_configmap_info", 1, "namespace", o.Namespace, "configmap", o.Name)
 		case KindSecret:
 			e.add("kube_secret_info", 1, "namespace", o.Namespace, "secret", o.Name)
+		case KindLocalQueue:
+			if o.ClusterQueue != "" {
+				e.add("kube_localqueue_info", 1, "namespace", o.Namespace, "localqueue", o.Name, "cluster_queue", o.ClusterQueue)
+			}
 		case KindPersistentVolumeClaim:
 			e.add("kube_persistentvolumeclaim_info", 1, "namespace", o.Namespace, "persistentvolumeclaim", o.Name)
 		}
@@ -281,17 +285,25 @@ func (e *export) exportRequest(p *Pod, resource, unit string, v float64) {
 	e.add("kube_pod_container_resource_requests", v, "namespace", p.Namespace, "pod", p.Name, "uid", p.Name, "container", "main", "node", p.Node, "resource", resource, "unit", unit)
 }
 
+// amount is a quota in the unit in which Kueue exports it.
+func (q *Queue) amount(n int64) float64 {
+	if q.Resource == "cpu" {
+		return float64(n) / 1000
+	}
+	return float64(n)
+}
+
 // exportKueue exports what Kueue exports.
 func exportKueue(e *export, snap *Snapshot) {
 	for _, q := range snap.Queues {
-		e.add("kueue_cluster_queue_nominal_quota", float64(q.Nominal), "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
+		e.add("kueue_cluster_queue_nominal_quota", q.amount(q.Nominal), "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
 		e.add("kueue_cluster_queue_borrowing_limit", borrowingLimit(&q), "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
 		lending := 0.0
 		if q.Cohort != "" {
 			lending = math.Inf(1)
 		}
 		e.add("kueue_cluster_queue_lending_limit", lending, "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
-		e.add("kueue_cluster_queue_resource_reservation", float64(q.Reserved), "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
+		e.add("kueue_cluster_queue_resource_reservation", q.amount(q.Reserved), "cohort", q.Cohort, "cluster_queue", q.Name, "flavor", q.Flavor, "resource", q.Resource, "replica_role", role)
 	}
 	for _, c := range cohortTotals(snap) {
 		// Kueue removes these series at zero.

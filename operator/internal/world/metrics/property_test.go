@@ -171,7 +171,7 @@ func (h *history) setQueues(c *randomCluster) {
 	for i := range h.IntN(4) {
 		q := metrics.Queue{Name: fmt.Sprintf("q%d", i), Cohort: pick(h, "", "a", "a", "b"), BorrowingLimit: int64(pick(h, 0, 0, -1, 4))}
 		for _, f := range []string{"h100", "l40s"}[:1+h.IntN(2)] {
-			q.Flavor, q.Resource = f, pick(h, gpu, tpu)
+			q.Flavor, q.Resource = f, pick(h, gpu, gpu, gpu, gpu, gpu, tpu, tpu, "cpu", "memory")
 			q.Nominal, q.Reserved = int64(h.IntN(17)), int64(pick(h, 0, h.IntN(20)))
 			c.snap.Queues = append(c.snap.Queues, q)
 		}
@@ -180,7 +180,7 @@ func (h *history) setQueues(c *randomCluster) {
 		c.snap.Cohorts = append(c.snap.Cohorts, metrics.Cohort{Name: "b", Parent: pick(h, "", "root"), Flavor: "h100", Resource: gpu, Nominal: int64(h.IntN(8))})
 	}
 	c.snap.Objects = []metrics.Object{
-		{Kind: metrics.KindNamespace, Name: pick(h, "team-a", "team-b")}, {Kind: metrics.KindLocalQueue, Namespace: pick(h, "team-a", "team-b"), Name: "lq"},
+		{Kind: metrics.KindNamespace, Name: pick(h, "team-a", "team-b")}, {Kind: metrics.KindLocalQueue, Namespace: pick(h, "team-a", "team-b"), Name: "lq", ClusterQueue: pick(h, "q0", "q1")},
 		{Kind: metrics.KindSecret, Namespace: pick(h, "team-a", "team-b"), Name: "key"},
 	}
 }

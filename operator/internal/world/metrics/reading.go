@@ -9,6 +9,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
@@ -61,6 +62,8 @@ type Summary struct {
 	At     time.Time
 	Groups []NodeGroup
 	Queues []Queue
+	// LocalQueues are those that kube-state-metrics reports.
+	LocalQueues []Object
 	// NodesFailed and KueueFailed are true if the targets did not respond.
 	NodesFailed, KueueFailed bool
 }
@@ -131,17 +134,18 @@ func (r *Readings) Candidates(g gatestate.Gate, f shape.Facts) []gate.Candidate 
 		}
 		list[i].SampledAt = recorded.sampledAt
 		if f.Remote {
+			list[i].LocalQueues = r.scraped[of.Name].localQueues()
 			list[i].QuotaSampledAt = recorded.quotaSampledAt
 		}
 		for k := range f.PodSets {
-			list[i].Shapes[k] = recorded.shape(&f, &f.PodSets[k])
+			list[i].Shapes[k] = recorded.shape(&f, &f.PodSets[k], list[i].ClusterQueue(ledger.QueueOf(&f)))
 		}
 	}
 	return list
 }
 
 // shape has the results of the queries for one pod set.
-func (r *reading) shape(f *shape.Facts, p *shape.PodSet) gate.ShapeMetrics {
+func (r *reading) shape(f *shape.Facts, p *shape.PodSet, queue string) gate.ShapeMetrics {
 	var m gate.ShapeMetrics
 	isWhole := p.BesideDevices() != ""
 	if isWhole {
@@ -184,16 +188,28 @@ func (r *reading) shape(f *shape.Facts, p *shape.PodSet) gate.ShapeMetrics {
 		}
 	}
 	if f.Remote {
-		r.addQuota(&m, f, p)
+		r.addQuota(&m, f, p, queue)
 	}
 	return m
 }
 
+// localQueues are the ClusterQueues of the LocalQueues, by namespace/name; nil = not reported.
+func (s *Summary) localQueues() map[string]string {
+	if s == nil || s.NodesFailed || len(s.LocalQueues) == 0 {
+		return nil
+	}
+	queues := map[string]string{}
+	for _, o := range s.LocalQueues {
+		queues[o.Namespace+"/"+o.Name] = o.ClusterQueue
+	}
+	return queues
+}
+
 func add(n *gate.Number, v int64) { *n = gate.Known(n.Value + float64(v)) }
 
-// addQuota adds what the worker's Kueue says of the queue with the name of the hub's. If the worker has a flavor with
-// the hub flavor's name, only that counts.
-func (r *reading) addQuota(m *gate.ShapeMetrics, f *shape.Facts, p *shape.PodSet) {
+// addQuota adds what the worker's Kueue says of its queue. If the queue has a flavor with the hub flavor's name, only that
+// counts.
+func (r *reading) addQuota(m *gate.ShapeMetrics, f *shape.Facts, p *shape.PodSet, queue string) {
 	var own, limit, nominal [2]gate.Number // of the flavor, of all flavors
 	if f.Reclaims {
 		m.Borrowed = map[string]gate.Number{}
@@ -205,7 +221,7 @@ func (r *reading) addQuota(m *gate.ShapeMetrics, f *shape.Facts, p *shape.PodSet
 		if q.resource != p.Resource {
 			continue
 		}
-		if q.queue == f.ClusterQueue || f.ClusterQueue == "" {
+		if q.queue == queue {
 			addQuota(&own, q.unreserved, isOfFlavor(q))
 			addQuota(&limit, q.limit, isOfFlavor(q))
 			if q.inCohort && f.Reclaims {
@@ -217,7 +233,20 @@ func (r *reading) addQuota(m *gate.ShapeMetrics, f *shape.Facts, p *shape.PodSet
 		}
 	}
 	m.Quota, m.QuotaLimit, m.NominalQuota = prefer(own), prefer(limit), prefer(nominal)
-	m.QueueMissing = len(r.quotas) > 0 && !own[1].Known
+	m.CPUQuota = r.quotaFor("cpu", queue, p.Requests.MilliCPU, isOfFlavor)
+	m.MemoryQuota = r.quotaFor("memory", queue, p.Requests.Memory, isOfFlavor)
+	m.QueueMissing = len(r.quotas) > 0 && queue != "" && !own[1].Known
+}
+
+// quotaFor returns the quota of a queue for what pods request beside devices.
+func (r *reading) quotaFor(resource, queue string, request int64, isOfFlavor func(*quota) bool) gate.Number {
+	var sums [2]gate.Number
+	for i := range r.quotas {
+		if q := &r.quotas[i]; request > 0 && q.resource == resource && q.queue == queue {
+			addQuota(&sums, q.unreserved, isOfFlavor(q))
+		}
+	}
+	return prefer(sums)
 }
 
 func addQuota(sums *[2]gate.Number, v float64, isOfFlavor bool) {

@@ -85,7 +85,8 @@ func (p *Pod) holdsDevices() bool { return p.Node != "" && p.Devices > 0 && !p.i
 // Queue is the quota of a ClusterQueue for one flavor and resource.
 type Queue struct {
 	Name, Cohort, Flavor, Resource string
-	Nominal, Reserved              int64
+	// Nominal and Reserved are devices, or milli-cores of the resource cpu.
+	Nominal, Reserved int64
 	// BorrowingLimit is 0 for a queue without a limit, and negative for one that must not borrow.
 	BorrowingLimit int64
 }
@@ -108,7 +109,11 @@ const (
 )
 
 // Object is an object that a workload may refer to. A namespace has no Namespace.
-type Object struct{ Kind, Namespace, Name string }
+type Object struct {
+	Kind, Namespace, Name string
+	// ClusterQueue of a LocalQueue. Empty means that kube-state-metrics does not report it.
+	ClusterQueue string
+}
 
 // Sample is a sample of a series.
 type Sample struct {
