@@ -52,7 +52,9 @@ func (w *World) couldStart(j *Job) *cluster {
 		if j.MinPods > 0 {
 			pods = j.MinPods
 		}
-		if empty.placeable(j, pods) >= pods && c.kueue.quota.takes(j, pods*j.Devices) {
+		byDevices := *j // the gate knows no limit of the quota for CPU and memory
+		byDevices.CPU, byDevices.InitCPU, byDevices.SidecarCPU, byDevices.Memory = 0, 0, 0, 0
+		if empty.placeable(j, pods) >= pods && c.kueue.quota.takes(&byDevices, pods*j.Devices) {
 			return c
 		}
 	}
