@@ -81,12 +81,11 @@ func oldestSampleTime(cluster string, results []queryResult) time.Time {
 // add adds the result of one query. exportsQuota is true if the cluster's Kueue exports
 // quota metrics: then a queue without a series does not exist.
 func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
-	n, found := q.result.values[cluster]
-	hasSucceeded := q.result.values != nil
 	if q.PerQueue {
-		n, found = q.result.valuesByQueue[c.queue][cluster]
-		hasSucceeded = q.result.valuesByQueue != nil
+		c.addPerQueue(q, cluster, exportsQuota)
+		return
 	}
+	n := q.result.values[cluster]
 	switch q.Name {
 	case gate.QuerySampleTime, gate.QueryQuotaTime, gate.QueryKueueMetrics, gate.QueryLocalQueues:
 	case gate.QueryFit:
@@ -107,18 +106,8 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 		c.Shapes[q.podSet].Capacity = n
 	case gate.QueryPreference:
 		c.Preference = n
-	case gate.QueryNominalQuota:
-		c.Shapes[q.podSet].NominalQuota = n
-	case gate.QueryCPUQuota:
-		c.Shapes[q.podSet].CPUQuota, c.Shapes[q.podSet].QuotaFailed = n, c.Shapes[q.podSet].QuotaFailed || !hasSucceeded
-	case gate.QueryMemoryQuota:
-		c.Shapes[q.podSet].MemoryQuota, c.Shapes[q.podSet].QuotaFailed = n, c.Shapes[q.podSet].QuotaFailed || !hasSucceeded
-	case gate.QueryBorrowed:
-		c.Shapes[q.podSet].Borrowed = q.result.queuesOf(cluster)
-	case gate.QueryQuota:
-		shape := &c.Shapes[q.podSet]
-		shape.Quota, shape.QuotaFailed = n, shape.QuotaFailed || !hasSucceeded
-		shape.QueueMissing = exportsQuota && c.queue != "" && !found && hasSucceeded && !q.result.lacks(cluster)
+	case gate.QueryQuota: // the gate's own
+		c.Shapes[q.podSet].Quota, c.Shapes[q.podSet].QuotaFailed = n, q.result.values == nil
 	default:
 		if q.Prerequisite != "" {
 			c.addPrerequisite(q, cluster)
@@ -126,6 +115,26 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition.Name, cluster))
 		}
 	}
+}
+
+// addPerQueue adds the result of a query per queue, of which the worker's queue for the workload counts.
+func (c *candidate) addPerQueue(q queryResult, cluster string, exportsQuota bool) {
+	n, found := q.result.valuesByQueue[c.queue][cluster]
+	shape, hasSucceeded := &c.Shapes[q.podSet], q.result.valuesByQueue != nil
+	switch q.Name {
+	case gate.QueryQuota:
+		shape.Quota = n
+		shape.QueueMissing = exportsQuota && c.queue != "" && !found && hasSucceeded && !q.result.lacks(cluster)
+	case gate.QueryCPUQuota:
+		shape.CPUQuota = n
+	case gate.QueryMemoryQuota:
+		shape.MemoryQuota = n
+	case gate.QueryNominalQuota:
+		shape.NominalQuota = n
+	case gate.QueryBorrowed:
+		shape.Borrowed = q.result.queuesOf(cluster)
+	}
+	shape.QuotaFailed = shape.QuotaFailed || q.returnsQuota() && !hasSucceeded
 }
 
 // queuesOf returns the values of a cluster by ClusterQueue.

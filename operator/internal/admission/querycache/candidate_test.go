@@ -10,6 +10,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
@@ -92,6 +93,23 @@ func (f *fixture) shapeOf(t *testing.T, cluster string) gate.ShapeMetrics {
 	t.Helper()
 	got, _ := f.results(t)
 	return got[cluster].Shapes[0]
+}
+
+// The quota of the worker's queue for CPU and memory is queried for pods that request them, and its failure is one of the quota.
+func TestCandidateQuotaOfRequests(t *testing.T) {
+	f := newRemoteFixture(v1alpha1.PlacementGateSpec{})
+	f.facts.PodSets[0].Requests = shape.Requests{MilliCPU: 500}
+	f.source.responses["floor("], f.source.responses[kueueMetricsQuery] = series("cluster1", 3.0), series("cluster1", 3.0)
+	f.source.responses[`unreserved_quota:max{resource="cpu"}`] = ofQueue("cq", series("cluster1", 1.5))
+	if got := f.shapeOf(t, "cluster1"); got.CPUQuota != gate.Known(1.5) || got.MemoryQuota.Known || got.QuotaFailed {
+		t.Errorf("got %+v", got)
+	}
+	failing := newRemoteFixture(v1alpha1.PlacementGateSpec{})
+	failing.facts, failing.source.failing = f.facts, `resource="cpu"}) or`
+	failing.source.responses["floor("] = series("cluster1", 3.0)
+	if got := failing.shapeOf(t, "cluster1"); !got.QuotaFailed || got.CPUQuota.Known {
+		t.Errorf("got %+v after a failed query", got)
+	}
 }
 
 func TestCandidateQuota(t *testing.T) {

@@ -47,7 +47,7 @@ func richSnapshot() metrics.Snapshot {
 		},
 		Cohorts: []metrics.Cohort{{Name: "child", Parent: "root", Flavor: "h100", Resource: gpu, Nominal: 3}},
 		Objects: []metrics.Object{
-			{Kind: metrics.KindNamespace, Name: "team-a"}, {Kind: metrics.KindLocalQueue, Namespace: "team-a", Name: "lq"}, {Kind: metrics.KindServiceAccount, Namespace: "team-a", Name: "sa"},
+			{Kind: metrics.KindNamespace, Name: "team-a"}, {Kind: metrics.KindLocalQueue, Namespace: "team-a", Name: "lq", ClusterQueue: "q1"}, {Kind: metrics.KindServiceAccount, Namespace: "team-a", Name: "sa"},
 			{Kind: metrics.KindConfigMap, Namespace: "team-a", Name: "cm"}, {Kind: metrics.KindSecret, Namespace: "team-a", Name: "key"}, {Kind: metrics.KindPersistentVolumeClaim, Namespace: "team-a", Name: "data"},
 		},
 		Extra: []metrics.Sample{
@@ -107,6 +107,7 @@ func TestSeries(t *testing.T) {
 			`sum by (secret) (kube_secret_info)`:                                                                               {"secret=key": 1},
 			`sum by (namespace, persistentvolumeclaim) (kube_persistentvolumeclaim_info)`:                                      {"namespace=team-a,persistentvolumeclaim=data": 1},
 			// Kueue.
+			`sum by (namespace, localqueue, cluster_queue) (kube_localqueue_info)`:       {"cluster_queue=q1,localqueue=lq,namespace=team-a": 1},
 			`sum by (name, namespace, active) (kueue_local_queue_status == 1)`:           {"active=True,name=lq,namespace=team-a": 1},
 			`sum by (cohort, cluster_queue, flavor) (kueue_cluster_queue_nominal_quota)`: {"cluster_queue=q1,cohort=child,flavor=h100": 8, "cluster_queue=q2,cohort=idle,flavor=h100": 4, "cluster_queue=q3,flavor=v5e": 4},
 			`sum by (cluster_queue) (kueue_cluster_queue_borrowing_limit)`:               {"cluster_queue=q1": inf, "cluster_queue=q2": 2, "cluster_queue=q3": 0},
