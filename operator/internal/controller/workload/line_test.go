@@ -303,7 +303,7 @@ type situationSource struct {
 
 func (s situationSource) Query(ctx context.Context, expr string, at time.Time) (query.Result, error) {
 	sample := func(cluster string, value float64) query.Sample {
-		return query.Sample{Labels: map[string]string{"cluster": cluster, "secret": "token", "cluster_queue": "gpu"}, Value: value}
+		return query.Sample{Labels: map[string]string{"cluster": cluster, "secret": "token"}, Value: value}
 	}
 	switch {
 	case strings.Contains(expr, "kube_secret_info") && strings.Contains(expr, "count by"):
@@ -317,7 +317,13 @@ func (s situationSource) Query(ctx context.Context, expr string, at time.Time) (
 	case strings.Contains(expr, "plimsoll_devices:placeable") && s.situation.emptyOn != "":
 		return query.Result{Samples: []query.Sample{sample(s.situation.emptyOn, 1)}}, nil
 	case strings.Contains(expr, "kueue_unreserved_quota") && s.situation.quota != nil:
-		return query.Result{Samples: []query.Sample{sample("cluster1", *s.situation.quota), sample("cluster2", *s.situation.quota)}}, nil
+		var result query.Result
+		for _, queue := range []string{"gpu", "urgent"} {
+			for _, cluster := range []string{"cluster1", "cluster2"} {
+				result.Samples = append(result.Samples, query.Sample{Labels: map[string]string{"cluster": cluster, "cluster_queue": queue}, Value: *s.situation.quota})
+			}
+		}
+		return result, nil
 	}
 	return s.fakeSource.Query(ctx, expr, at)
 }
