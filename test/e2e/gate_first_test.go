@@ -34,7 +34,7 @@ func TestGateDecidesBeforePreemption(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkContains(t, out, "active: false", "no cluster has 16 free NVIDIA-H100-80GB-HBM3 on one node")
+	checkContains(t, out, "active: false", messageNever(16, fleet.H100))
 
 	submit(ctx, t, fleet.Job{Name: "first-high", Model: fleet.H100, GPUs: 8, Queue: "first", Priority: "high", Duration: 3 * time.Second})
 	awaitFinished(ctx, t, "first-high")
