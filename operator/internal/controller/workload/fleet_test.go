@@ -78,7 +78,13 @@ func (p *fakePrometheus) Query(_ context.Context, expr string, _ time.Time) (que
 	var result query.Result
 	for name, c := range p.clusters {
 		if value, ok := p.valueOf(expr, name, c); ok {
-			result.Samples = append(result.Samples, query.Sample{Labels: map[string]string{"cluster": name}, Value: value})
+			queues := []string{""}
+			if strings.Contains(expr, "by (cluster, cluster_queue)") {
+				queues = []string{"gpu", "prio"}
+			}
+			for _, queue := range queues {
+				result.Samples = append(result.Samples, query.Sample{Labels: map[string]string{"cluster": name, "cluster_queue": queue}, Value: value})
+			}
 		}
 	}
 	return result, nil
@@ -91,9 +97,15 @@ func (p *fakePrometheus) valueOf(expr, cluster string, c *clusterMetrics) (float
 		return float64(time.Now().Unix()), true
 	case strings.Contains(expr, "sample_timestamp"):
 		return float64(p.sampledAt.Unix()), true
+	case strings.Contains(expr, "kube_localqueue_info"), strings.Contains(expr, "kueue_quota_limit"):
+		return 0, false
 	case strings.Contains(expr, "kueue_unreserved_quota"):
 		quota, ok := p.unreservedQuota[cluster]
 		return quota, ok
+	case strings.HasPrefix(expr, "max by (cluster) (node_resource_model:plimsoll_devices:placeable"): // the largest node
+		return 8, true
+	case strings.Contains(expr, "plimsoll_devices:placeable"): // emptyFit
+		return c.total / 8, true
 	case strings.Contains(expr, "node_free_devices:max"):
 		return c.largestNode, true
 	case strings.Contains(expr, "plimsoll_free_devices:sum"):

@@ -36,8 +36,8 @@ func hasRoom(cluster string, pods int) string {
 
 func noScore(cluster, score string) string { return cluster + " has no valid score " + score }
 
-func noQuota(cluster, clusterQueue string) string {
-	return cluster + " has no quota for nvidia.com/gpu in ClusterQueue " + clusterQueue
+func noQuota(cluster, clusterQueue, localQueue string) string {
+	return cluster + " has no quota for nvidia.com/gpu in ClusterQueue " + clusterQueue + ", the name on the hub, and does not report where its LocalQueue " + localQueue + " points"
 }
 
 func lowScore(cluster, score string) string {

@@ -98,7 +98,7 @@ func TestWorkerQuotaLimitsRoom(t *testing.T) {
 	})
 	wl := tg.submitGated("job", 2)
 	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(Equal("Pending: " + noRoomFor2Pods +
-		": best is quota-2, whose queue has quota for 1; " + noQuota("quota-1", "gpu")))
+		": best is quota-2, whose queue has quota for 1; " + noQuota("quota-1", "gpu", "quota/gpu")))
 	g.Consistently(nominatedClusters(t, wl)).WithTimeout(3 * time.Second).Should(BeEmpty())
 	fleet.update(func(p *fakePrometheus) { p.unreservedQuota["quota-2"] = 16 })
 	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"quota-2"}))
