@@ -325,6 +325,7 @@ func TestPhaseOf(t *testing.T) {
 		{"parked, and the gate was deleted", inOrder(parked(time.Minute), noGate), PhaseReturning},
 		{"parked, and the gate has a problem", inOrder(parked(time.Minute), func(s *Situation) { s.Gate.Problem = "no Placement" }), PhaseParked},
 		{"held back", decidedFirst(false), PhaseHeldBack},
+		{"held back, after it was parked", inOrder(parked(time.Minute), func(s *Situation) { s.Queue.CanPreempt, s.Workload.Annotations[v1alpha1.GateFirst] = true, "true" }), PhaseHeldBack},
 		{"held back, no checks yet", inOrder(decidedFirst(false), noCheck, func(s *Situation) { s.Queue.LacksChecks = true }), PhaseHeldBack},
 		{"held back, its queue has no gate", inOrder(decidedFirst(false), noCheck), PhaseReturning},
 		{"held back, its queue does not preempt", inOrder(decidedFirst(false), func(s *Situation) { s.Queue.CanPreempt = false }), PhaseReturning},

@@ -29,10 +29,10 @@ const (
 	PhaseEvictionStuck Phase = "EvictionStuck"
 	// PhaseYielded: the operator deactivated the workload for a moment, so that others get its quota.
 	PhaseYielded Phase = "Yielded"
-	// PhaseParked: the pause after a workload returned its quota is over, and no cluster could start it.
-	PhaseParked Phase = "Parked"
 	// PhaseHeldBack: the workload gets quota when the gate has room for it.
 	PhaseHeldBack Phase = "HeldBack"
+	// PhaseParked: the pause after a workload returned its quota is over, and no cluster could start it.
+	PhaseParked Phase = "Parked"
 	// PhaseAwaitingRoom: the pause of a yielded workload is over, and it would preempt others without having room.
 	PhaseAwaitingRoom Phase = "AwaitingRoom"
 	// PhaseReturning: the pause of a yielded workload is over, or a user activated it.
@@ -142,16 +142,7 @@ func init() { //nolint:funlen // one table
 			condition: "the operator deactivated the workload to return it to its queue, and Kueue has not taken its quota yet, or the pause lasts",
 			step:      stepSleep,
 			work:      "none; looks again at the end of the pause",
-			next:      []Phase{PhaseParked, PhaseHeldBack, PhaseAwaitingRoom, PhaseReturning},
-		},
-		{
-			phase:     PhaseParked,
-			when:      isParked,
-			condition: "the pause is over, and the workload returned its quota because no cluster could start it",
-			step:      stepParked,
-			work:      "the gate decides for the first of those with the same request: if a cluster could start it, activates the workload and removes the pause from the record",
-			decides:   true,
-			next:      []Phase{PhaseReturning, PhaseWaiting},
+			next:      []Phase{PhaseHeldBack, PhaseParked, PhaseAwaitingRoom, PhaseReturning},
 		},
 		{
 			phase:     PhaseHeldBack,
@@ -161,6 +152,15 @@ func init() { //nolint:funlen // one table
 			work:      "the gate decides: if a cluster has room, reserves its devices and activates the workload; else writes the message of the check",
 			decides:   true,
 			next:      []Phase{PhaseReleased, PhaseReturning, PhaseWaiting},
+		},
+		{
+			phase:     PhaseParked,
+			when:      isParked,
+			condition: "the pause is over, and the workload returned its quota because no cluster could start it",
+			step:      stepParked,
+			work:      "the gate decides for the first of those with the same request: if a cluster could start it, activates the workload and removes the pause from the record",
+			decides:   true,
+			next:      []Phase{PhaseReturning, PhaseWaiting},
 		},
 		{
 			phase:     PhaseAwaitingRoom,
