@@ -24,7 +24,6 @@ func TestGateDecidesBeforePreemption(t *testing.T) {
 	}
 	submit(ctx, t, fleet.Job{Name: "first-vain", Model: fleet.H100, GPUs: 16, Queue: "first", Priority: "high"})
 	awaitView(ctx, t, "first-vain", "to be decided", func(v fleet.JobView) bool { return v.CheckMessage != "" })
-	time.Sleep(10 * time.Second)
 	for _, name := range []string{"first-a", "first-b"} {
 		if v, err := lab.View(ctx, name); err != nil || len(v.Running) != 1 || v.Evicted {
 			t.Errorf("%s was preempted: %+v, %v", name, v, err)

@@ -78,7 +78,7 @@ func decidePreemptionGated(in *input) condition.Decision {
 	for _, q := range in.preempting {
 		if q.measured && q.quota <= q.devices.Count {
 			return condition.False(v1alpha1.ReasonQuotaBelowDevices, fmt.Sprintf(
-				"ClusterQueue %s preempts, and its quota of %d %s (flavor %s) does not exceed the %d on the clusters: Kueue may preempt running jobs for one that fits nowhere; raise the quota above the devices, or remove spec.preemption",
+				"ClusterQueue %s preempts, and its quota of %d %s (flavor %s) does not exceed the %d on the clusters: Kueue may preempt running jobs for one that fits nowhere; raise the quota above the devices, remove spec.preemption, or let the gate decide first (config/gate-first)",
 				q.ClusterQueue, q.quota, q.Resource, q.Flavor, q.devices.Count))
 		}
 	}

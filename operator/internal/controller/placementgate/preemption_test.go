@@ -45,7 +45,7 @@ func TestPreemptionGated(t *testing.T) {
 	const notMeasured = "ClusterQueue q preempts, and whether its quota of 65 nvidia.com/gpu (flavor h100) exceeds the devices is not known before a job that permits all models of the flavor was decided, with samples of each cluster"
 	below := func(quota string) string {
 		return "ClusterQueue q preempts, and its quota of " + quota + " nvidia.com/gpu (flavor h100) does not exceed the 64 on the clusters: " +
-			"Kueue may preempt running jobs for one that fits nowhere; raise the quota above the devices, or remove spec.preemption"
+			"Kueue may preempt running jobs for one that fits nowhere; raise the quota above the devices, remove spec.preemption, or let the gate decide first (config/gate-first)"
 	}
 	measured := []gate.Candidate{sampled(24), sampled(40)}
 	for _, tc := range []struct {
