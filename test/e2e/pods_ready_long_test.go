@@ -31,7 +31,7 @@ func TestJobWhosePodsAreNotReadyIsDecidedAgain(t *testing.T) {
 	}
 	t.Cleanup(func() { deleteJob(t, job.Name) })
 	awaitView(ctx, t, job.Name, "to pass the gate, which names the label", func(v fleet.JobView) bool {
-		return v.CheckState == "Ready" && strings.Contains(v.CheckMessage, "the gate does not measure node label "+zoneLabel)
+		return v.CheckState == "Ready" && strings.Contains(v.CheckMessage, "does not report node label "+zoneLabel+" of its nodes")
 	})
 	await(ctx, t, "the worker to evict the job", func(ctx context.Context) error {
 		wl, err := lab.Workload(ctx, job.Name)
