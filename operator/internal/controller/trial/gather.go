@@ -189,10 +189,11 @@ func (r *Reconciler) gatherJob(ctx context.Context, t *trialRun) error {
 	if _, err := hubstate.Find(ctx, r.client, client.ObjectKeyFromObject(t.profile), t.profile); err != nil {
 		return err
 	}
+	t.state.Known = map[string]string{}
 	for i := range t.profile.Status.Models {
 		// The duration of runs can't be compared with the throughput of trials.
 		if m := &t.profile.Status.Models[i]; m.Trials > 0 || t.policy.Spec.ThroughputQuery == "" {
-			t.state.Known = append(t.state.Known, m.Model)
+			t.state.Known[m.Model] = m.ThroughputP50
 		}
 	}
 	return r.gatherCopies(ctx, t)

@@ -336,9 +336,10 @@ func (s *simulation) stateOf(j *simJob) State {
 	for _, model := range s.policy.Spec.Models {
 		state.Fitting = append(state.Fitting, model.Name)
 	}
+	state.Known = map[string]string{}
 	for i := range j.program.profile.Models {
 		if m := &j.program.profile.Models[i]; m.Trials > 0 { // the policy has a throughputQuery
-			state.Known = append(state.Known, m.Model)
+			state.Known[m.Model] = m.ThroughputP50
 		}
 	}
 	for model, c := range j.copies {

@@ -47,8 +47,9 @@ type State struct {
 	ReservedAt time.Time
 	// Fitting are the models of the policy that the job's node selector permits.
 	Fitting []string
-	// Known are the models of which the profile knows all that a trial would measure.
-	Known []string
+	// Known are the models of which the profile knows what a trial measures, with the throughput; empty
+	// = not measured.
+	Known map[string]string
 	// Copies that exist, by model.
 	Copies map[string]Copy
 }
@@ -150,9 +151,9 @@ func begin(s State) Step {
 	if len(s.Fitting) == 0 {
 		return pass("no trial: the node selector of the job permits no model of TrialPolicy %s", s.Policy.Name)
 	}
-	unknown := slices.DeleteFunc(slices.Clone(s.Fitting), func(model string) bool { return slices.Contains(s.Known, model) })
+	unknown := slices.DeleteFunc(slices.Clone(s.Fitting), s.isKnown)
 	if len(unknown) == 0 {
-		return pass("no trial: the profile of the job knows %s", strings.Join(s.Fitting, ", "))
+		return pass("no trial: the profile of the job knows %s", s.known())
 	}
 	if slices.Contains(s.Policy.Status.Tried, s.UID) {
 		return pass("no trial: the job was tried before")
@@ -219,13 +220,36 @@ func (c Copy) End(p *v1alpha1.TrialPolicy) time.Time {
 
 // outcome passes the job after a trial.
 func (s State) outcome() Step {
-	known := slices.DeleteFunc(slices.Clone(s.Fitting), func(model string) bool { return !slices.Contains(s.Known, model) })
 	step := pass("the trial measured nothing")
 	step.Result = Unmeasured
-	if len(known) > 0 {
-		step.Message, step.Result = "the trial has ended: the profile of the job knows "+strings.Join(known, ", "), Measured
+	if slices.ContainsFunc(s.Fitting, s.isKnown) {
+		step.Message, step.Result = "the trial has ended: the profile of the job knows "+s.known(), Measured
 	}
 	return step
+}
+
+func (s State) isKnown(model string) bool {
+	_, known := s.Known[model]
+	return known
+}
+
+// known returns the known models that the job may use. If the policy measures throughput, it says which
+// of them can't be compared.
+func (s State) known() string {
+	var list []string
+	for _, model := range s.Fitting {
+		throughput, known := s.Known[model]
+		switch {
+		case !known:
+			continue
+		case throughput != "":
+			model += " (throughput " + throughput + ")"
+		case s.Policy.Spec.ThroughputQuery != "":
+			model += " (without throughput: the throughputQuery of TrialPolicy " + s.Policy.Name + " had no value)"
+		}
+		list = append(list, model)
+	}
+	return strings.Join(list, ", ")
 }
 
 // Remaining returns the time until the job passes at the latest. It is 0 without a policy. The limit

@@ -41,8 +41,8 @@ func TestNext(t *testing.T) {
 		want   Step // Message is a part of the message
 	}{
 		{"an unknown job is tried on both models", newState(), nil, Step{Action: Reserve, Models: []string{"l4", "h100"}, Message: "is tried on l4, h100"}},
-		{"one model is known", newState(), func(s *State) { s.Known = []string{"h100", "b200"} }, Step{Action: Reserve, Models: []string{"l4"}, Message: "is tried on l4"}},
-		{"all models are known", newState(), func(s *State) { s.Known = []string{"h100", "l4"} }, Step{Message: "no trial: the profile of the job knows l4, h100"}},
+		{"one model is known", newState(), func(s *State) { s.Known = map[string]string{"h100": "", "b200": ""} }, Step{Action: Reserve, Models: []string{"l4"}, Message: "is tried on l4"}},
+		{"all models are known", newState(), func(s *State) { s.Known = map[string]string{"h100": "", "l4": ""} }, Step{Message: "no trial: the profile of the job knows l4, h100"}},
 		{"no policy", newState(), func(s *State) { s.Policy = nil }, Step{Message: "no trial: TrialPolicy gpu does not exist"}},
 		{"not opted in", newState(), func(s *State) { s.Exempt = "the job has no label" }, Step{Message: "no trial: the job has no label"}},
 		{"the source is unknown", newState(), func(s *State) { s.Problem = "no source" }, Step{Message: "no trial: no source"}},
@@ -120,8 +120,13 @@ func TestNext(t *testing.T) {
 		{"late", running(), func(s *State) { s.Now = at(10 * time.Minute) }, Step{Message: "the trial did not end within 600 s", Result: TimedOut}},
 		{"measured", running(), func(s *State) {
 			s.Policy.Status.Trials[0].Models = nil
-			s.Known = []string{"h100", "l4"}
+			s.Known = map[string]string{"h100": "", "l4": ""}
 		}, Step{Message: "the profile of the job knows l4, h100", Result: Measured}},
+		{"the throughput of one was not measured", running(), func(s *State) {
+			s.Policy.Status.Trials[0].Models = nil
+			s.Policy.Spec.ThroughputQuery = "steps"
+			s.Known = map[string]string{"h100": "", "l4": "5"}
+		}, Step{Message: "knows l4 (throughput 5), h100 (without throughput: the throughputQuery of TrialPolicy gpu had no value)", Result: Measured}},
 		{"nothing was measured", running(), func(s *State) { s.Policy.Status.Trials[0].Models = nil }, Step{Message: "the trial measured nothing", Result: Unmeasured}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -146,7 +151,7 @@ func TestNext(t *testing.T) {
 // Whatever the state is, the job passes when its time is over.
 func TestEveryJobPassesAtTheLimit(t *testing.T) {
 	for _, copies := range []map[string]Copy{nil, {"l4": {}}, {"l4": {IsQueued: true, Started: at(0)}, "h100": {IsQueued: true, Ended: at(0)}}} {
-		for _, known := range [][]string{nil, {"l4"}} {
+		for _, known := range []map[string]string{nil, {"l4": "5"}} {
 			for _, s := range []State{newState(), running()} {
 				s.Copies, s.Known, s.Now = copies, known, at(10*time.Minute)
 				if step := Next(s); step.Action != Pass || step.Message == "" {
