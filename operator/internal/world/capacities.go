@@ -121,7 +121,7 @@ func (w *World) wrongQuota(policy *v1alpha1.CapacityPolicySpec) string {
 	devices, reserved := map[string]int64{}, map[string]int64{}
 	for _, c := range w.clusters {
 		for _, n := range c.nodes {
-			if n.ready && n.pool.Taint == "" {
+			if n.ready && n.pool.isUsable() {
 				devices[FlavorOf(n.pool.Model)] += n.pool.Devices - n.unusable
 			}
 		}

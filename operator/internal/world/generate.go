@@ -135,7 +135,7 @@ func (g generator) clusters() []Cluster {
 				p.CPU, p.Memory = p.Devices*oneOf[int64](g, 8000, 12000, 16000), p.Devices*oneOf[int64](g, 64, 128)*1024
 			}
 			if g.chance(.1) {
-				p.Taint = "example.com/reserved"
+				p.Taint = []string{"example.com/reserved", DedicatedTaint}[i%2]
 			}
 			if g.chance(.1) {
 				p.Max, p.StartTime = p.Nodes+1+g.IntN(3), g.seconds(30, 300)
@@ -246,6 +246,9 @@ func (g generator) jobs(s *Spec) []Job {
 		}
 		if g.chance(.2) {
 			j.Namespace = "team-b"
+		}
+		if len(list)%3 == 0 {
+			j.Tolerates = DedicatedTaint
 		}
 		list = append(list, j)
 		// A burst arrives at once.

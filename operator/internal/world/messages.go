@@ -105,11 +105,11 @@ func (r *Run) assignedModel() string {
 	return r.asAssigned(r.world.kueue.workloads.get(r.Key)).Model
 }
 
-// largestFree are the most devices of a model that are free on a node where pods without tolerations start.
+// largestFree are the most devices of a model that are free on a usable node.
 func (c *cluster) largestFree(model string) int64 {
 	most := int64(0)
 	for _, n := range c.nodes {
-		if n.ready && n.pool.Taint == "" && (model == "" || n.pool.Model == model) {
+		if n.ready && n.pool.isUsable() && (model == "" || n.pool.Model == model) {
 			most = max(most, n.free())
 		}
 	}

@@ -56,13 +56,18 @@ type Pool struct {
 	// CPU in milli-cores and Memory in MiB of a node.
 	CPU    int64
 	Memory int64
-	Taint  string // key of a NoSchedule taint; empty = none
+	Taint  string // key of a NoSchedule taint; empty = none; the rules count nodes with another one than DedicatedTaint as unusable
 	Labels map[string]string
 	// Max is the number of nodes up to which the pool grows for pods without a node, one node
 	// after StartTime; zero = does not grow.
 	Max       int
 	StartTime time.Duration
 }
+
+// DedicatedTaint is the key of a taint that some jobs tolerate.
+const DedicatedTaint = "dedicated"
+
+func (p *Pool) isUsable() bool { return p.Taint == "" || p.Taint == DedicatedTaint }
 
 // Queue is a ClusterQueue with its LocalQueue on the hub and on each worker.
 type Queue struct {

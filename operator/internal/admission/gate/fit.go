@@ -14,7 +14,7 @@ import (
 const LabelMeasured = "resource"
 
 // fitQueries return the queries for the room on nodes. The default counts whole pods: devices, CPU, memory, the
-// number of pods, and labels of nodes, where a cluster reports them.
+// number of pods, labels and taints of nodes, where a cluster reports them.
 func fitQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	const free, unrequested = "node_resource_model:plimsoll_free_devices:placeable", "node:kube_unrequested:placeable"
 	const devices, allocatable = "node_resource_model:plimsoll_devices:placeable", "node:kube_allocatable:placeable"
@@ -22,11 +22,9 @@ func fitQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	if spec.Queries.Fit == "" {
 		queries = []Query{
 			{Name: QueryFit, PerShape: true, of: func(p shape.PodSet) string { return wholePods(label, p, free, unrequested) }},
-			{Name: QueryDeviceFit, PerShape: true, of: func(p shape.PodSet) string {
-				return ifBesideDevices(p, fmt.Sprintf("sum by (%s) (%s)", label, podsByDevices(free)))
-			}},
+			{Name: QueryDeviceFit, PerShape: true, Expr: fmt.Sprintf("sum by (%s) (%s)", label, podsByDevices(free))},
 			{Name: QueryRequestFit, PerShape: true, of: func(p shape.PodSet) string { return podsByRequests(label, p, free, unrequested) }},
-			{Name: QueryMeasured, PerShape: true, ObjectLabel: LabelMeasured, of: func(p shape.PodSet) string { return ifBesideDevices(p, measured(label, p)) }},
+			{Name: QueryMeasured, PerShape: true, ObjectLabel: LabelMeasured, of: func(p shape.PodSet) string { return measured(label, p, devices) }},
 		}
 	}
 	emptyFit := Query{Name: QueryEmptyFit, PerShape: true, Expr: spec.Queries.EmptyFit}
@@ -34,14 +32,6 @@ func fitQueries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 		emptyFit.of = func(p shape.PodSet) string { return wholePods(label, p, devices, allocatable) }
 	}
 	return append(queries, emptyFit, Query{Name: QueryLargestNode, PerShape: true, Expr: fmt.Sprintf(`max by (%s) (%s{resource="$resource",model="$model"})`, label, devices)})
-}
-
-// ifBesideDevices returns an expression, or none for pods that need nothing of their node beside devices.
-func ifBesideDevices(p shape.PodSet, expr string) string {
-	if p.BesideDevices() == "" {
-		return ""
-	}
-	return expr
 }
 
 // podsByDevices returns the expression for the number of pods by the devices of each node.
@@ -66,14 +56,17 @@ func smallestOf(label string, list ...string) string {
 	return fmt.Sprintf("floor(min by (%s, node) (\n    %s\n  ))", label, strings.Join(list, "\n      or\n    "))
 }
 
-// wholePods returns the expression for the number of pods on nodes by their devices and other resources.
+// wholePods returns the expression for the number of pods on nodes by their devices and other resources. It is 0, and not
+// absent, for a cluster that has devices on excluded nodes only.
 func wholePods(label string, p shape.PodSet, devices, resources string) string {
 	each := append(ofRequests(p, resources), fmt.Sprintf("sum by (%s, node) (%s)", label, podsByDevices(devices)), resources+`{resource="pods"}`)
 	return fmt.Sprintf(`sum by (%[1]s) (
   %[2]s
     and on (%[1]s, node)
   %[3]s{resource="$resource",model="$model"}%[4]s
-)`, label, smallestOf(label, each...), devices, unlessOtherLabels(label, p.NodeLabels))
+    or on (%[1]s, node)
+  0 * %[3]s{resource="$resource",model="$model"}
+)`, label, smallestOf(label, each...), devices, unlessExcluded(label, p))
 }
 
 // podsByRequests returns the expression for the number of pods by CPU and memory alone, on nodes with devices for one.
@@ -87,7 +80,50 @@ func podsByRequests(label string, p shape.PodSet, devices, resources string) str
   %[2]s
     and on (%[1]s, node)
   (%[3]s >= 1)%[4]s
-)`, label, smallestOf(label, each...), podsByDevices(devices), unlessOtherLabels(label, p.NodeLabels))
+)`, label, smallestOf(label, each...), podsByDevices(devices), unlessExcluded(label, p))
+}
+
+// unlessExcluded completes an expression: nodes on which kube-scheduler does not place the pods do not count.
+func unlessExcluded(cluster string, p shape.PodSet) string {
+	return unlessOtherLabels(cluster, p.NodeLabels) + unlessTainted(cluster, p.Tolerations)
+}
+
+// deviceTaints are the keys of taints that each pod with devices tolerates: the admission plugin
+// ExtendedResourceToleration adds the tolerations on the worker.
+const deviceTaints = `nvidia\\.com/gpu|google\\.com/tpu|amd\\.com/gpu`
+
+// unlessTainted completes an expression: nodes with a taint that the pods don't tolerate do not count.
+func unlessTainted(cluster string, tolerations []shape.Toleration) string {
+	taints := untolerated(tolerations)
+	if taints == "" {
+		return ""
+	}
+	return fmt.Sprintf(`
+    unless on (%s, node)
+  (%s)`, cluster, taints)
+}
+
+// untolerated returns the expression for the taints of nodes that pods don't tolerate; empty = the pods tolerate all.
+func untolerated(tolerations []shape.Toleration) string {
+	const taint = "kube_node_spec_taint"
+	var tolerated strings.Builder
+	for _, t := range tolerations {
+		var matchers []string
+		if t.Key != "" {
+			matchers = append(matchers, fmt.Sprintf("key=%q", t.Key))
+		}
+		if !t.AnyValue {
+			matchers = append(matchers, fmt.Sprintf("value=%q", t.Value))
+		}
+		if t.Effect != "" {
+			matchers = append(matchers, fmt.Sprintf("effect=%q", t.Effect))
+		}
+		if len(matchers) == 0 {
+			return ""
+		}
+		fmt.Fprintf(&tolerated, " unless %s{%s}", taint, strings.Join(matchers, ","))
+	}
+	return fmt.Sprintf(`%s{effect=~"NoSchedule|NoExecute",key!~"%s",key!="$resource"}%s`, taint, deviceTaints, tolerated.String())
 }
 
 // unlessOtherLabels completes an expression: nodes without the labels do not count, in clusters that report the label of
@@ -107,11 +143,19 @@ func unlessOtherLabels(cluster string, labels []shape.NodeLabel) string {
 	return text.String()
 }
 
-// measured returns the expression for what the clusters report of their nodes, by name.
-func measured(cluster string, p shape.PodSet) string {
+// taintPrefix begins the names of taints in the result of QueryMeasured.
+const taintPrefix = "taint "
+
+// measured returns the expression for what the clusters report of their nodes, by name. Taints that the pods don't
+// tolerate are those of nodes with such devices.
+func measured(cluster string, p shape.PodSet, devices string) string {
 	text := fmt.Sprintf(`group by (%s, %s) (node:kube_unrequested:placeable{resource=~"cpu|memory"})`, cluster, LabelMeasured)
 	for _, l := range p.NodeLabels {
 		text += fmt.Sprintf("\n  or\n"+`label_replace(group by (%s) (kube_node_labels{%s!=""}), %q, %q, "", "")`, cluster, nodeLabelName(l.Key), LabelMeasured, l.String())
+	}
+	if taints := untolerated(p.Tolerations); taints != "" {
+		text += fmt.Sprintf("\n  or\n"+`group by (%[1]s, %[2]s) (label_replace((%[3]s) and on (%[1]s, node) %[4]s{resource="$resource",model="$model"}, %[2]q, "%[5]s$1", "key", "(.+)"))`,
+			cluster, LabelMeasured, taints, devices, taintPrefix)
 	}
 	return text
 }
@@ -146,6 +190,18 @@ func (m *ShapeMetrics) unmeasuredOf(p shape.PodSet) (names []string) {
 	return names
 }
 
+// untolerated returns the taints of nodes with such devices that the pods do not tolerate, for messages.
+func (m *ShapeMetrics) untolerated() string {
+	var keys []string
+	for name := range m.Measured {
+		if key, isTaint := strings.CutPrefix(name, taintPrefix); isTaint {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, ", ")
+}
+
 // unmeasured returns what the pods require of nodes and the cluster does not report.
 func (e *evaluation) unmeasured(c *Candidate) []string {
 	var names []string
@@ -155,10 +211,13 @@ func (e *evaluation) unmeasured(c *Candidate) []string {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
-// byDevicesNote states how many pods have devices, if CPU, memory or node labels permit fewer.
+// byDevicesNote states how many pods have devices, if CPU, memory, labels or taints of nodes permit fewer.
 func (v Verdict) byDevicesNote() string {
-	if !v.DeviceFit.Known || v.DeviceFit.Value <= v.Fit.Value {
+	switch {
+	case !v.DeviceFit.Known || v.DeviceFit.Value <= v.Fit.Value:
 		return ""
+	case v.Taints != "":
+		return fmt.Sprintf(" (%.0f by devices alone; the pods do not tolerate taint %s)", v.DeviceFit.Value, v.Taints)
 	}
 	return fmt.Sprintf(" (%.0f by devices alone)", v.DeviceFit.Value)
 }

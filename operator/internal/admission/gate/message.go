@@ -141,7 +141,7 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 		return fmt.Sprintf("no cluster has room for %s of %d %s with %s: best is %s with room for %.0f%s",
 			quantity(p.Pods, "pod"), p.DevicesPerPod, deviceName(p), p.Share, best.Cluster, best.Room.Value, promised)
 	case best.byDevicesNote() != "":
-		return fmt.Sprintf("%s with %s: best is %s with room for %.0f%s%s", forAllPods, p.BesideDevices(), best.Cluster, best.Room.Value, best.byDevicesNote(), promised)
+		return fmt.Sprintf("%s%s: best is %s with room for %.0f%s%s", forAllPods, withNeeds(p), best.Cluster, best.Room.Value, best.byDevicesNote(), promised)
 	case best.Fit.Value >= 1 || p.Name != f.PodSets[0].Name: // some node is large enough, at least without the larger pods
 		return fmt.Sprintf("%s: best is %s with room for %.0f%s", forAllPods, best.Cluster, best.Room.Value, promised)
 	case best.Largest.Known && best.Largest.Value < float64(p.DevicesPerPod):
@@ -150,6 +150,14 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 		return fmt.Sprintf("%s by the gate's query fit: best is %s with %.0f free on one node%s", forAllPods, best.Cluster, best.Largest.Value, promised)
 	}
 	return fmt.Sprintf("%s: best is %s with %.0f in total%s", forOnePod, best.Cluster, max(best.Net, 0), promised)
+}
+
+// withNeeds states what a pod needs of its node beside devices:  with 8 CPU and 64Gi.
+func withNeeds(p shape.PodSet) string {
+	if needs := p.BesideDevices(); needs != "" {
+		return " with " + needs
+	}
+	return ""
 }
 
 // nearest returns the full cluster that comes nearest to having room, or nil if none is

@@ -117,9 +117,9 @@ func (e *evaluation) lacking(candidates []Candidate) string {
 		return "the job permits no cluster of the gate"
 	}
 	p, m := e.facts.PodSets[set], best.Shapes[set]
-	needs := ""
-	if beside := p.BesideDevices(); beside != "" {
-		needs = " with " + beside
+	needs, taints := withNeeds(p), ""
+	if keys := m.untolerated(); keys != "" {
+		taints = " (the pods do not tolerate taint " + keys + ")"
 	}
 	switch onePod := fmt.Sprintf("a pod of %d %s%s", p.DevicesPerPod, deviceName(p), needs); {
 	case m.QueueMissing:
@@ -129,9 +129,9 @@ func (e *evaluation) lacking(candidates []Candidate) string {
 	case m.EmptyFit.Value < 1 && m.LargestNode.Known && m.LargestNode.Value < float64(p.DevicesPerPod):
 		return fmt.Sprintf("no node holds %s: the largest, on %s, has %.0f", onePod, best.Name, m.LargestNode.Value)
 	case m.EmptyFit.Value < 1:
-		return fmt.Sprintf("no node, even if empty, holds %s", onePod)
+		return fmt.Sprintf("no node, even if empty, holds %s%s", onePod, taints)
 	case math.Floor(m.EmptyFit.Value) < float64(requiredPods(p)):
-		return fmt.Sprintf("no cluster, even if empty, holds %d pods of %d %s%s: best is %s with room for %.0f", requiredPods(p), p.DevicesPerPod, deviceName(p), needs, best.Name, math.Floor(m.EmptyFit.Value))
+		return fmt.Sprintf("no cluster, even if empty, holds %d pods of %d %s%s: best is %s with room for %.0f%s", requiredPods(p), p.DevicesPerPod, deviceName(p), needs, best.Name, math.Floor(m.EmptyFit.Value), taints)
 	case m.QuotaLimit.Known && m.QuotaLimit.Value < float64(requiredPods(p)*p.DevicesPerPod):
 		return fmt.Sprintf("the queue on %s can have quota for at most %.0f of %d devices", best.Name, m.QuotaLimit.Value, requiredPods(p)*p.DevicesPerPod)
 	}

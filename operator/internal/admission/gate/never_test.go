@@ -25,6 +25,7 @@ func change(c Candidate, f func(*Candidate, *ShapeMetrics)) Candidate {
 
 func TestNever(t *testing.T) {
 	tooSmall, tooFew := emptyCluster("cluster1", 0, 8), emptyCluster("cluster2", 3, 8)
+	tainted := change(tooSmall, func(_ *Candidate, m *ShapeMetrics) { m.Measured = map[string]bool{"taint dedicated": true} })
 	partial := job("a", 8, 8)
 	partial.PodSets[0].MinPods = 3
 	share := job("a", 1, 1)
@@ -43,6 +44,8 @@ func TestNever(t *testing.T) {
 			"can never start here: no cluster, even if empty, holds 4 pods of 8 " + h100 + ": best is cluster2 with room for 3"},
 		{"one cluster is large enough", job("a", 8, 3), []Candidate{tooSmall, tooFew}, Fleet{}, ProspectPossible, ""},
 		{"a part of the pods suffices", partial, []Candidate{tooFew}, Fleet{}, ProspectPossible, ""},
+		{"the nodes have taints", job("a", 8, 1), []Candidate{tainted}, Fleet{}, ProspectNever,
+			"can never start here: no node, even if empty, holds a pod of 8 " + h100 + " (the pods do not tolerate taint dedicated)"},
 		{"the nodes lack CPU", job("a", 8, 1), []Candidate{emptyCluster("cluster1", 0, 8)}, Fleet{}, ProspectNever,
 			"can never start here: no node, even if empty, holds a pod of 8 " + h100},
 		{"no such devices", job("a", 8, 1), []Candidate{change(tooFew, func(_ *Candidate, m *ShapeMetrics) { *m = ShapeMetrics{} })}, Fleet{}, ProspectNever,

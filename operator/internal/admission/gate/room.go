@@ -22,7 +22,7 @@ func (e *evaluation) evaluateRoom(v Verdict, c *Candidate, view ledger.View) Ver
 		tooSmall := r.free+preemptible < r.pods && v.Rejection == RejectNone
 		if i == 0 || tooSmall {
 			v.Fit, v.Room, v.Largest, v.Quota = Known(max(r.fit, 0)), Known(max(r.free+preemptible, 0)), c.Shapes[i].Largest, r.quota
-			v.DeviceFit, v.QuotaResource = c.Shapes[i].DeviceFit, r.quotaResource
+			v.DeviceFit, v.Taints, v.QuotaResource = c.Shapes[i].DeviceFit, c.Shapes[i].untolerated(), r.quotaResource
 		}
 		if tooSmall {
 			v = v.reject(BrokenRule{RejectNoRoom, p.Name})

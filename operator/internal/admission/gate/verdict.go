@@ -20,6 +20,8 @@ type Verdict struct {
 	Fit Number `json:"fit"`
 	// DeviceFit is Fit by devices alone.
 	DeviceFit Number `json:"deviceFit,omitzero"`
+	// Taints are the keys of taints of nodes with such devices that the pods do not tolerate.
+	Taints string `json:"taints,omitempty"`
 	// Unmeasured is what the pods require of nodes and the cluster does not report.
 	Unmeasured []string `json:"unmeasured,omitempty"`
 	// Largest is the number of free devices on the best node.

@@ -6,6 +6,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
@@ -39,6 +44,48 @@ type wholeNode struct {
 	total, left amounts
 	zone        string
 	hasZone     bool // kube-state-metrics reports zones
+	taints      []corev1.Taint
+}
+
+// holds reports whether kube-scheduler places a pod on the node by labels and taints.
+func (n wholeNode) holds(p shape.PodSet, tolerations []corev1.Toleration) bool {
+	if n.hasZone && len(p.NodeLabels) > 0 && !slices.Contains(p.NodeLabels[0].Values, n.zone) {
+		return false
+	}
+	for i := range n.taints {
+		isTolerated := func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &n.taints[i], false) }
+		if n.taints[i].Key != "nvidia.com/gpu" && n.taints[i].Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(tolerations, isTolerated) {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	taintKeys    = []string{"dedicated", "sku", "nvidia.com/gpu"} // that the rules count as usable
+	taintValues  = []string{"", "a", `b"|.*`}
+	taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule}
+)
+
+func randomTolerations(random *rand.Rand) (list []corev1.Toleration) {
+	for range random.IntN(4) {
+		t := corev1.Toleration{Key: oneOf(random, append(taintKeys, "dedicated", "")), Operator: corev1.TolerationOpExists, Effect: oneOf(random, append(taintEffects, ""))}
+		if t.Key != "" && random.IntN(2) == 0 {
+			t.Operator, t.Value = oneOf(random, []corev1.TolerationOperator{"", corev1.TolerationOpEqual}), oneOf(random, taintValues)
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+func oneOf[T any](random *rand.Rand, list []T) T { return list[random.IntN(len(list))] }
+
+// tolerationsOf returns what the gate reads of tolerations in a pod.
+func tolerationsOf(list []corev1.Toleration) []shape.Toleration {
+	gpu := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+	pod := corev1.PodSpec{Tolerations: list, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: gpu, Requests: gpu}}}}
+	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: pod}}}}}
+	return shape.FactsOf(wl, shape.OptionsOf(&v1alpha1.PlacementGateSpec{}, nil)).PodSets[0].Tolerations
 }
 
 // randomNode adds the series of a node with random pods.
@@ -63,6 +110,13 @@ func randomNode(random *rand.Rand, metrics *shareMetrics, cluster, name string, 
 		labels = of("label_topology_kubernetes_io_zone", n.zone)
 	}
 	metrics.add(1, "kube_node_labels", labels...)
+	for range max(0, random.IntN(5)-2) {
+		taint := corev1.Taint{Key: oneOf(random, taintKeys), Value: oneOf(random, taintValues), Effect: oneOf(random, taintEffects)}
+		if !slices.Contains(n.taints, taint) {
+			n.taints = append(n.taints, taint)
+			metrics.add(1, "kube_node_spec_taint", of("key", taint.Key, "value", taint.Value, "effect", string(taint.Effect))...)
+		}
+	}
 	for resource, amount := range map[string]float64{"cpu": float64(n.total.cpu) / 1000, "memory": float64(n.total.memory), "pods": float64(n.total.pods)} {
 		metrics.add(amount, "kube_node_status_allocatable", of("resource", resource)...)
 	}
@@ -167,14 +221,13 @@ func TestFitOfWholePodsEqualsPlacement(t *testing.T) {
 		if random.IntN(2) == 0 {
 			p.NodeLabels = []shape.NodeLabel{{Key: "topology.kubernetes.io/zone", Values: [][]string{{"a"}, {"a", "b"}, {"a.b"}, {"c"}}[random.IntN(4)]}}
 		}
-		fit, empty, byDevices := recorded(exprOf(t, gate.QueryFit, p)), recorded(exprOf(t, gate.QueryEmptyFit, p)), map[string]float64{}
-		if p.BesideDevices() != "" {
-			byDevices = recorded(exprOf(t, gate.QueryDeviceFit, p))
-		}
+		tolerations := randomTolerations(random)
+		p.Tolerations = tolerationsOf(tolerations)
+		fit, empty, byDevices := recorded(exprOf(t, gate.QueryFit, p)), recorded(exprOf(t, gate.QueryEmptyFit, p)), recorded(exprOf(t, gate.QueryDeviceFit, p))
 		for cluster, list := range byCluster {
 			var want, wantEmpty int64
 			for _, n := range list {
-				if n.hasZone && len(p.NodeLabels) > 0 && !slices.Contains(p.NodeLabels[0].Values, n.zone) {
+				if !n.holds(p, tolerations) {
 					continue
 				}
 				want, wantEmpty = want+n.left.fits(needs), wantEmpty+n.total.fits(needs)
@@ -189,7 +242,7 @@ func TestFitOfWholePodsEqualsPlacement(t *testing.T) {
 		}
 	}
 	if byCPU < compared/4 {
-		t.Errorf("CPU, memory, pods or labels limit the pods in %d of %d cases", byCPU, compared)
+		t.Errorf("CPU, memory, pods, labels or taints limit the pods in %d of %d cases", byCPU, compared)
 	}
 }
 

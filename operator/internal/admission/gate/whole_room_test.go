@@ -86,6 +86,8 @@ func TestMessagesAboutWholePods(t *testing.T) {
 	}{
 		{"no CPU", whole("a", 8, 2, r), withFits(cluster("c1", 0, 32, 8, 32), 4, 0, "cpu", "memory"),
 			"no cluster has room for 2 pods of 8 " + h100 + " with 64 CPU and 256Gi: best is c1 with room for 0 (4 by devices alone)"},
+		{"a taint", job("a", 8, 2), withFits(cluster("c1", 0, 32, 8, 32), 4, 4, "cpu", "memory", "taint team", "taint dedicated"),
+			"no cluster has room for 2 pods of 8 " + h100 + ": best is c1 with room for 0 (4 by devices alone; the pods do not tolerate taint dedicated, team)"},
 		{"another zone", zone, withFits(cluster("c1", 1, 32, 8, 32), 4, 4, "cpu", "memory", "node label zone"),
 			"no cluster has room for 2 pods of 8 " + h100 + " with 64 CPU and 256Gi, node label zone: best is c1 with room for 1 (4 by devices alone)"},
 		{"devices are what is missing", whole("a", 8, 2, r), withFits(cluster("c1", 1, 8, 8, 32), 1, 1, "cpu", "memory"),

@@ -22,13 +22,13 @@ type NodeRequirement struct {
 
 // RequirementsOnNodes are those of the workload's pods, of the assigned flavors and of the updates of checks that
 // are not the gate's own. Kueue merges them with the gate's.
-func RequirementsOnNodes(wl *kueue.Workload, own []string, flavorLabels map[string]map[string]string) []NodeRequirement {
+func RequirementsOnNodes(wl *kueue.Workload, own []string, flavors map[string]kueue.ResourceFlavorSpec) []NodeRequirement {
 	var list []NodeRequirement
 	for i := range wl.Spec.PodSets {
 		list = append(list, NodeRequirement{labels: wl.Spec.PodSets[i].Template.Spec.NodeSelector})
 	}
-	for _, name := range slices.Sorted(maps.Keys(flavorLabels)) {
-		list = append(list, NodeRequirement{origin: " of flavor " + name, labels: flavorLabels[name]})
+	for _, name := range slices.Sorted(maps.Keys(flavors)) {
+		list = append(list, NodeRequirement{origin: " of flavor " + name, labels: flavors[name].NodeLabels})
 	}
 	for _, check := range wl.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {

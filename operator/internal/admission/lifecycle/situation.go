@@ -126,8 +126,8 @@ type Queue struct {
 // Request is what the workload asks for, and the objects that it is read with.
 type Request struct {
 	Facts shape.Facts
-	// FlavorLabels are the nodeLabels of the assigned ResourceFlavors.
-	FlavorLabels map[string]map[string]string
+	// Flavors are the assigned ResourceFlavors.
+	Flavors map[string]kueue.ResourceFlavorSpec
 	// ClaimTemplates are the claims of the ResourceClaimTemplates of the pods, by name; nil if the
 	// template does not exist. The map is nil if the gate does not fit shares.
 	ClaimTemplates map[string]*resourcev1.ResourceClaimSpec
@@ -181,7 +181,7 @@ type Room struct {
 // FactsUnder reads the facts of the workload, or of another component of its job, as a gate's
 // settings ask for.
 func (s *Situation) FactsUnder(wl *kueue.Workload, spec *v1alpha1.PlacementGateSpec) shape.Facts {
-	opts := shape.OptionsOf(spec, func(flavor string) map[string]string { return s.Request.FlavorLabels[flavor] })
+	opts := shape.OptionsOf(spec, func(flavor string) kueue.ResourceFlavorSpec { return s.Request.Flavors[flavor] })
 	opts.Profile, opts.Copied = s.Request.Profile, s.Dispatch() != Local
 	if s.Request.ClaimTemplates != nil {
 		opts.ClaimTemplate = func(name string) *resourcev1.ResourceClaimSpec { return s.Request.ClaimTemplates[name] }

@@ -31,7 +31,7 @@ func TestFailureMessageOfFailingQueries(t *testing.T) {
 	f.clock.add(time.Minute)
 	f.refresh()
 	f.wantFailureMessage(t, "the source fails",
-		"failing since 2026-05-01T12:00:00Z: capacity, conditions/freeze, conditions/power, emptyFit, fit, headroom, largest, largestNode, sampleTime: connection refused")
+		"failing since 2026-05-01T12:00:00Z: capacity, conditions/freeze, conditions/power, deviceFit, emptyFit, fit, headroom, largest, largestNode, measured, sampleTime: connection refused")
 	f.source.err = nil
 	f.gate.Generation++
 	f.gate.Spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: `frozen`, Scope: v1alpha1.ScopeFleet}}
@@ -54,7 +54,7 @@ func TestFailureMessageOfIncompleteResponses(t *testing.T) {
 	fit.Failed = map[string]string{"cluster3": "timeout", "cluster2": "Unauthorized"}
 	f.source.responses["floor("] = fit
 	f.results(t)
-	f.wantFailureMessage(t, "two endpoints fail", "incomplete: fit: cluster2: Unauthorized")
+	f.wantFailureMessage(t, "two endpoints fail", "incomplete: deviceFit, fit: cluster2: Unauthorized")
 	f.source.failing = "freeze"
 	f.clock.add(time.Minute)
 	f.results(t)
@@ -63,7 +63,7 @@ func TestFailureMessageOfIncompleteResponses(t *testing.T) {
 	f.source.responses["floor("] = fit
 	f.clock.add(time.Minute)
 	f.results(t)
-	f.wantFailureMessage(t, "a store fails", "incomplete: fit: some stores of the source did not respond")
+	f.wantFailureMessage(t, "a store fails", "incomplete: deviceFit, fit: some stores of the source did not respond")
 }
 
 func TestFailureMessageWithoutSuccess(t *testing.T) {

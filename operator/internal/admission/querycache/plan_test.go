@@ -97,7 +97,7 @@ func TestPlanQueriesTheRequestedResource(t *testing.T) {
 		return response, err
 	})
 	metrics := func(fit, free, all, largest float64) gate.ShapeMetrics {
-		return gate.ShapeMetrics{Fit: gate.Known(fit), Headroom: gate.Known(free), Capacity: gate.Known(all), Largest: gate.Known(largest)}
+		return gate.ShapeMetrics{Fit: gate.Known(fit), DeviceFit: gate.Known(fit), Headroom: gate.Known(free), Capacity: gate.Known(all), Largest: gate.Known(largest)}
 	}
 	for _, tc := range []struct {
 		name, resource, model string
@@ -119,6 +119,7 @@ func TestPlanQueriesTheRequestedResource(t *testing.T) {
 				t.Error(fleet.Problem)
 			}
 			for name, want := range map[string]gate.ShapeMetrics{"cluster1": tc.cluster1, "cluster2": tc.cluster2} {
+				want.Measured = map[string]bool{}
 				if diff := cmp.Diff(want, got[name].Shapes[0]); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", name, diff)
 				}

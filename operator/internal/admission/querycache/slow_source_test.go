@@ -34,14 +34,14 @@ func TestTimeToRefreshAGate(t *testing.T) {
 		latency time.Duration
 		want    time.Duration
 	}{
-		{1, 10 * time.Millisecond, 20 * time.Millisecond},
-		{1, time.Second, 2 * time.Second},
-		{1, 5 * time.Second, 10 * time.Second},
-		{50, 10 * time.Millisecond, 140 * time.Millisecond},
-		{50, time.Second, 14 * time.Second},
-		{50, 5 * time.Second, 70 * time.Second},
-		{500, 10 * time.Millisecond, 1260 * time.Millisecond},
-		{500, time.Second, 126 * time.Second},
+		{1, 10 * time.Millisecond, 30 * time.Millisecond},
+		{1, time.Second, 3 * time.Second},
+		{1, 5 * time.Second, 15 * time.Second},
+		{50, 10 * time.Millisecond, 150 * time.Millisecond},
+		{50, time.Second, 15 * time.Second},
+		{50, 5 * time.Second, 75 * time.Second},
+		{500, 10 * time.Millisecond, 1270 * time.Millisecond},
+		{500, time.Second, 127 * time.Second},
 	} {
 		t.Run(fmt.Sprintf("%d shapes, %s", tc.shapes, tc.latency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

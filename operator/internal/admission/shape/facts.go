@@ -31,10 +31,11 @@ type PodSet struct {
 	// MinPods is the number of pods with which Kueue on the worker admits the copy, if its quota
 	// does not suffice for all. 0 means all pods.
 	MinPods int64 `json:"minPods,omitempty"`
-	// Requests of each pod beside devices, and NodeLabels that its node must have. Empty if the gate does not fit
-	// them.
-	Requests   Requests    `json:"requests,omitzero"`
-	NodeLabels []NodeLabel `json:"nodeLabels,omitempty"`
+	// Requests of each pod beside devices, NodeLabels that its node must have, and Tolerations of the taints that it
+	// may have. Empty if the gate does not fit them.
+	Requests    Requests     `json:"requests,omitzero"`
+	NodeLabels  []NodeLabel  `json:"nodeLabels,omitempty"`
+	Tolerations []Toleration `json:"tolerations,omitempty"`
 	// Share is the part of each device that a pod requests. Nil if the gate fits whole devices.
 	Share *Share `json:"share,omitempty"`
 	// RequiredTopology is the level of Kueue's Topology in one domain of which all pods must
@@ -149,11 +150,12 @@ type Options struct {
 	ModelFrom []string
 	// Aliases map a label value to the model in the metrics.
 	Aliases map[string]string
-	// FlavorLabels returns the nodeLabels of a ResourceFlavor. If the function is nil, flavors
-	// have no labels.
-	FlavorLabels func(flavor string) map[string]string
+	// Flavor returns a ResourceFlavor. If the function is nil, flavors add nothing to pods.
+	Flavor func(name string) kueue.ResourceFlavorSpec
 	// OwnLabels is the node selector with which the gate itself pins pods to a cluster.
 	OwnLabels map[string]string
+	// OwnTolerations are those that the gate adds to such pods.
+	OwnTolerations []corev1.Toleration
 	// AllDevices includes devices that the exporter does not measure. It is set for gates with
 	// their own fit query.
 	AllDevices bool
@@ -176,11 +178,11 @@ type Options struct {
 }
 
 // OptionsOf returns the options of a gate.
-func OptionsOf(spec *v1alpha1.PlacementGateSpec, flavorLabels func(flavor string) map[string]string) Options {
-	opts := Options{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, FlavorLabels: flavorLabels, AllDevices: spec.Queries.Fit != "", Requests: fitsRequests(spec.Queries.Fit),
+func OptionsOf(spec *v1alpha1.PlacementGateSpec, flavor func(name string) kueue.ResourceFlavorSpec) Options {
+	opts := Options{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, Flavor: flavor, AllDevices: spec.Queries.Fit != "", Requests: fitsRequests(spec.Queries.Fit),
 		Shares: fitsShares(spec.Queries.Fit), Topology: fitsTopology(spec.Queries.Fit), TPUSlices: fitsTPUSlices(spec.Queries.Fit)}
 	if spec.PodSetUpdates != nil {
-		opts.OwnLabels = spec.PodSetUpdates.NodeSelector
+		opts.OwnLabels, opts.OwnTolerations = spec.PodSetUpdates.NodeSelector, spec.PodSetUpdates.Tolerations
 	}
 	for _, p := range spec.Prerequisites {
 		opts.Prerequisites = append(opts.Prerequisites, p.Kind)
@@ -251,8 +253,8 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	if assigned != nil {
 		p.Flavor = string(assigned.Flavors[resource])
 	}
-	if opts.FlavorLabels != nil && p.Flavor != "" {
-		p.FlavorLabels = opts.FlavorLabels(p.Flavor)
+	if opts.Flavor != nil && p.Flavor != "" {
+		p.FlavorLabels = opts.Flavor(p.Flavor).NodeLabels
 	}
 	p.Model = withMIGProfile(modelOf(&set.Template.Spec, p.FlavorLabels, opts), string(resource))
 	if opts.AllDevices || !strings.HasSuffix(p.Model, sharedModelSuffix) {
@@ -261,6 +263,7 @@ func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
 	if opts.Requests {
 		p.Requests = requestsOf(&set.Template.Spec)
 	}
+	p.Tolerations = tolerationsOf(&set.Template.Spec, assigned, opts)
 	if opts.Topology {
 		p.RequiredTopology = requiredTopologyOf(set)
 	}
@@ -323,6 +326,6 @@ func (f Facts) With(others ...Facts) Facts {
 // hasShapeOf reports whether two pod sets differ in name and number of pods only, and need all pods.
 func (p PodSet) hasShapeOf(other PodSet) bool {
 	return p.MinPods == 0 && other.MinPods == 0 && p.Resource == other.Resource && p.Model == other.Model && p.Flavor == other.Flavor && p.DevicesPerPod == other.DevicesPerPod &&
-		p.Requests == other.Requests && slices.EqualFunc(p.NodeLabels, other.NodeLabels, NodeLabel.equal) &&
+		p.Requests == other.Requests && slices.EqualFunc(p.NodeLabels, other.NodeLabels, NodeLabel.equal) && slices.Equal(p.Tolerations, other.Tolerations) &&
 		p.Share.equal(other.Share) && p.Profile.equal(other.Profile) && p.RequiredTopology == other.RequiredTopology && maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector)
 }

@@ -58,7 +58,9 @@ func TestFactsOfPodSets(t *testing.T) {
 			wl.Status.Admission = &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: &three,
 				Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"}}}}
 			got := FactsOf(wl, Options{ModelFrom: []string{"nvidia.com/gpu.product"}, Aliases: map[string]string{"H200": "NVIDIA-H200"},
-				FlavorLabels: func(string) map[string]string { return map[string]string{"nvidia.com/gpu.product": h100} }})
+				Flavor: func(string) kueue.ResourceFlavorSpec {
+					return kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"nvidia.com/gpu.product": h100}}
+				}})
 			if diff := cmp.Diff(tc.want, got.PodSets, cmpopts.IgnoreFields(PodSet{}, "FlavorLabels", "NodeSelector")); diff != "" {
 				t.Errorf("pod sets (-want +got):\n%s", diff)
 			}
@@ -103,7 +105,9 @@ func TestVarsOfLabels(t *testing.T) {
 	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers:   []corev1.Container{container("nvidia.com/gpu", "8")},
 		NodeSelector: map[string]string{"topology.kubernetes.io/zone": "eu-1", "a.b": "same", "a-b": "same", "c.d": "one", "c-d": "another"}}}}}
-	f := FactsOf(wl, Options{ModelFrom: []string{"gpu"}, FlavorLabels: func(string) map[string]string { return map[string]string{"gpu": "L4", "tier": "spot"} }})
+	f := FactsOf(wl, Options{ModelFrom: []string{"gpu"}, Flavor: func(string) kueue.ResourceFlavorSpec {
+		return kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"gpu": "L4", "tier": "spot"}}
+	}})
 	want := map[string]string{
 		"namespace": "team-a", "queue": "lq", "cluster_queue": "cq", "flavor": "h100", "resource": "nvidia.com/gpu", "model": "L4",
 		"devices_per_pod": "8", "pods": "2", "devices_total": "16", "cpu_per_pod": "0", "memory_per_pod": "0", "flavor_label_gpu": "L4", "flavor_label_tier": "spot",
@@ -132,6 +136,7 @@ func TestWithMergesPodSetsOfOneShape(t *testing.T) {
 		{"topology", func(p *PodSet) { p.RequiredTopology = "rack" }, []int64{2, 3}},
 		{"labels of the flavor", func(p *PodSet) { p.FlavorLabels = map[string]string{"zone": "a"} }, []int64{2, 3}},
 		{"node selector", func(p *PodSet) { p.NodeSelector = map[string]string{"zone": "a"} }, []int64{2, 3}},
+		{"tolerations", func(p *PodSet) { p.Tolerations = []Toleration{{Key: "dedicated", AnyValue: true}} }, []int64{2, 3}},
 		{"a partial admission", func(p *PodSet) { p.MinPods = 1 }, []int64{2, 3}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -30,6 +30,9 @@ func (f Facts) EquivalenceKey() string {
 		for _, l := range p.NodeLabels {
 			key = fmt.Appendf(key, "l%q%q", l.Key, l.Values)
 		}
+		for _, t := range p.Tolerations {
+			key = fmt.Appendf(key, "t%q%q%q%t", t.Key, t.Value, t.Effect, t.AnyValue)
+		}
 		key = p.Profile.appendKey(p.Share.appendKey(key))
 		key = appendLabels(append(key, 'f'), p.FlavorLabels)
 		key = appendLabels(append(key, 'n'), p.NodeSelector)

@@ -77,6 +77,7 @@ func TestEquivalenceKeyHasEveryFact(t *testing.T) {
 		f := job("a", 8, 2)
 		f.References = []Reference{{Kind: v1alpha1.PrerequisiteSecret, Name: "token"}}
 		f.PodSets[0].NodeLabels = []NodeLabel{{Key: "zone", Values: []string{"b"}}}
+		f.PodSets[0].Tolerations = []Toleration{{Key: "dedicated", Value: "ml"}}
 		f.PodSets[0].Share, f.PodSets[0].Profile = &Share{Memory: 1, MemoryPercent: 1, CorePercent: 1}, &Profile{MemoryPeak: 1, Duration: 1}
 		return &f
 	}

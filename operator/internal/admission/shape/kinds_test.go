@@ -117,8 +117,8 @@ func TestJobKinds(t *testing.T) {
 			}
 			models := map[string]string{"h100": "H100", "l4": "L4"}
 			f := FactsOf(wl, Options{Copied: tc.copied, ModelFrom: []string{"nvidia.com/gpu.product", "cloud.google.com/gke-tpu-accelerator"},
-				FlavorLabels: func(flavor string) map[string]string {
-					return map[string]string{"nvidia.com/gpu.product": models[flavor]}
+				Flavor: func(name string) kueue.ResourceFlavorSpec {
+					return kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"nvidia.com/gpu.product": models[name]}}
 				}})
 			var got []string
 			var total int64

@@ -28,7 +28,7 @@ func TestNodeLabels(t *testing.T) {
 		return func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{key: value} }
 	}
 	flavor := func(labels map[string]string) Options {
-		return Options{ModelFrom: []string{modelLabel}, FlavorLabels: func(string) map[string]string { return labels }}
+		return Options{ModelFrom: []string{modelLabel}, Flavor: func(string) kueue.ResourceFlavorSpec { return kueue.ResourceFlavorSpec{NodeLabels: labels} }}
 	}
 	withModel := map[string]string{modelLabel: h100}
 	for _, tc := range []struct {

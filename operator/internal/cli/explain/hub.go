@@ -117,7 +117,7 @@ func (h *hubExplainer) explain(ctx context.Context, wl *kueue.Workload, now time
 // rules of the gate that need no metrics.
 func (h *hubExplainer) explainClusters(ctx context.Context, wl *kueue.Workload, g *v1alpha1.PlacementGate, scores map[string]map[string]gate.Score, now time.Time) {
 	e, rules := &h.report.Explanation, gate.RulesOf(&g.Spec)
-	e.Facts = shape.FactsOf(wl, shape.OptionsOf(&g.Spec, h.flavorLabels(ctx)))
+	e.Facts = shape.FactsOf(wl, shape.OptionsOf(&g.Spec, h.flavors(ctx)))
 	candidates, known := h.readCandidates(ctx, g, scores)
 	// Without pod sets, Explain skips the rules about room and sample age, which only
 	// the operator can apply.
@@ -197,15 +197,15 @@ func (h *hubExplainer) connectionProblem(ctx context.Context, name string) strin
 	return kueuestate.DisconnectedReason(h.config, name, cluster)
 }
 
-// flavorLabels returns a function that reads the node labels of a ResourceFlavor.
-func (h *hubExplainer) flavorLabels(ctx context.Context) func(string) map[string]string {
-	return func(name string) map[string]string {
+// flavors returns a function that reads a ResourceFlavor.
+func (h *hubExplainer) flavors(ctx context.Context) func(string) kueue.ResourceFlavorSpec {
+	return func(name string) kueue.ResourceFlavorSpec {
 		flavor := &kueue.ResourceFlavor{}
 		found, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: name}, flavor)
 		if err == nil && !found {
 			err = fmt.Errorf("ResourceFlavor %s does not exist", name)
 		}
 		h.noteFailure(err)
-		return flavor.Spec.NodeLabels
+		return flavor.Spec
 	}
 }

@@ -68,7 +68,7 @@ func (r *Reconciler) observeWorkload(ctx context.Context, s *lifecycle.Situation
 		return err
 	}
 	if s.Dispatch() == lifecycle.Local {
-		s.Request.NodeRequirements = lifecycle.RequirementsOnNodes(s.Workload, s.Checks.Own, s.Request.FlavorLabels)
+		s.Request.NodeRequirements = lifecycle.RequirementsOnNodes(s.Workload, s.Checks.Own, s.Request.Flavors)
 	} else if err := r.observeWorkers(ctx, s); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (r *Reconciler) observeChecks(ctx context.Context, s *lifecycle.Situation) 
 // labels; any other error ends the reconciliation, because a missing label would widen the
 // workload to every device model.
 func (r *Reconciler) observeFlavors(ctx context.Context, s *lifecycle.Situation) error {
-	s.Request.FlavorLabels = map[string]map[string]string{}
+	s.Request.Flavors = map[string]kueue.ResourceFlavorSpec{}
 	if s.Workload.Status.Admission == nil {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (r *Reconciler) observeFlavors(ctx context.Context, s *lifecycle.Situation)
 		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, flavor); client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		s.Request.FlavorLabels[name] = flavor.Spec.NodeLabels
+		s.Request.Flavors[name] = flavor.Spec
 	}
 	return r.observeQueue(ctx, s)
 }

@@ -204,7 +204,7 @@ func stream(n int, devices int64) []world.Job {
 	return jobs
 }
 
-// TestPodsAreWhole has clusters with free devices on nodes without CPU or memory for them. No job is sent there, also in a
+// TestPodsAreWhole has clusters with free devices on nodes without CPU or memory for them, or with a taint. No job is sent there, also in a
 // burst, before samples show the CPU of the first jobs.
 func TestPodsAreWhole(t *testing.T) {
 	poor := func(cpu, memory int64) world.Cluster {
@@ -222,7 +222,12 @@ func TestPodsAreWhole(t *testing.T) {
 		}
 		return s
 	}
-	full := poor(64_000, 256<<10)
+	full, dedicated := poor(64_000, 256<<10), poor(64_000, 256<<10)
+	dedicated.Pools[0].Taint = world.DedicatedTaint
+	tolerant := spec("a taint that the pods tolerate", dedicated, 0)
+	for i := range tolerant.Jobs {
+		tolerant.Jobs[i].Tolerates = world.DedicatedTaint
+	}
 	for _, tc := range []struct {
 		spec world.Spec
 		// room of cluster1 in jobs. That of cluster2 is 16.
@@ -230,6 +235,8 @@ func TestPodsAreWhole(t *testing.T) {
 	}{
 		{spec("no CPU", poor(15_999, 256<<10), 20*time.Second), 0},
 		{spec("no memory", poor(64_000, 8<<10-1), 20*time.Second), 0},
+		{spec("a taint", dedicated, 20*time.Second), 0},
+		{tolerant, 16},
 		{spec("a burst on nodes with CPU for four pods", full, 0), 16},
 	} {
 		t.Run(tc.spec.Name, func(t *testing.T) {

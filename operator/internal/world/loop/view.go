@@ -132,10 +132,10 @@ func (p *process) Observe(_ context.Context, s *lifecycle.Situation) (*lifecycle
 // read.
 func (p *process) observeWorkload(s *lifecycle.Situation) {
 	p.observeChecks(s)
-	s.Request.FlavorLabels = map[string]map[string]string{}
+	s.Request.Flavors = map[string]kueue.ResourceFlavorSpec{}
 	for _, name := range s.Job.AssignedFlavors(s.Workload) {
 		if f := hub.Get[*kueue.ResourceFlavor](p.store, types.NamespacedName{Name: name}); f != nil {
-			s.Request.FlavorLabels[name] = f.Spec.NodeLabels
+			s.Request.Flavors[name] = f.Spec
 		}
 	}
 	p.observeQueue(s)

@@ -14,10 +14,11 @@ const (
 )
 
 // toleratedTaints are the keys of plimsoll:tolerated_taint:info.
-var toleratedTaints = []string{
-	"nvidia.com/gpu", "google.com/tpu", "amd.com/gpu", "sku", "dedicated", "kubernetes.azure.com/scalesetpriority",
-	"cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible", "cloud.google.com/gke-queued",
-}
+var toleratedTaints = append(slices.Clone(deviceTaints), "sku", "dedicated", "kubernetes.azure.com/scalesetpriority",
+	"cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible", "cloud.google.com/gke-queued")
+
+// deviceTaints are the keys of taints that each pod with devices tolerates.
+var deviceTaints = []string{"nvidia.com/gpu", "google.com/tpu", "amd.com/gpu"}
 
 // clusterState is what ClosedForm remembers of a cluster.
 type clusterState struct {

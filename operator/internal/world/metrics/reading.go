@@ -44,6 +44,12 @@ func (g *NodeGroup) free() int64 {
 	return max(0, min(g.Devices+g.Claimed-g.Unhealthy-g.Allocated, g.Devices-g.Unhealthy))
 }
 
+// isTolerated reports whether kube-scheduler places the pods on nodes with a taint.
+func isTolerated(p *shape.PodSet, taint string) bool {
+	tolerates := func(t shape.Toleration) bool { return t.AnyValue && (t.Key == "" || t.Key == taint) }
+	return taint == "" || slices.Contains(deviceTaints, taint) || slices.ContainsFunc(p.Tolerations, tolerates)
+}
+
 // podsByRequests is how many pods fit on each node by CPU and memory. It returns false if nothing limits them.
 func (g *NodeGroup) podsByRequests(p *shape.PodSet, cpuUsed, memoryUsed int64) (int64, bool) {
 	pods := int64(math.MaxInt64)
@@ -147,16 +153,13 @@ func (r *Readings) Candidates(g gatestate.Gate, f shape.Facts) []gate.Candidate 
 // shape has the results of the queries for one pod set.
 func (r *reading) shape(f *shape.Facts, p *shape.PodSet, queue string) gate.ShapeMetrics {
 	var m gate.ShapeMetrics
-	isWhole := p.BesideDevices() != ""
-	if isWhole {
-		m.Measured = map[string]bool{}
-	}
+	m.Measured = map[string]bool{}
 	for i := range r.groups {
 		g := &r.groups[i]
-		if isWhole && g.isPlaceable() && g.CPU > 0 {
+		if g.isPlaceable() && g.CPU > 0 {
 			m.Measured["cpu"] = true
 		}
-		if isWhole && g.isPlaceable() && g.Memory > 0 {
+		if g.isPlaceable() && g.Memory > 0 {
 			m.Measured["memory"] = true
 		}
 		if g.Resource != p.Resource || p.Model != "" && g.Model != p.Model {
@@ -177,8 +180,12 @@ func (r *reading) shape(f *shape.Facts, p *shape.PodSet, queue string) gate.Shap
 			byDevices := free / p.DevicesPerPod
 			byRequests, isLimited := g.podsByRequests(p, g.CPUUsed, g.MemoryUsed)
 			empty, _ := g.podsByRequests(p, 0, 0)
-			if isWhole {
-				add(&m.DeviceFit, g.Nodes*byDevices)
+			add(&m.DeviceFit, g.Nodes*byDevices)
+			if g.isPlaceable() && !isTolerated(p, g.Taint) {
+				m.Measured["taint "+g.Taint] = true
+				add(&m.Fit, 0)
+				add(&m.EmptyFit, 0)
+				continue
 			}
 			if isLimited && byDevices >= 1 {
 				add(&m.RequestFit, g.Nodes*byRequests)
