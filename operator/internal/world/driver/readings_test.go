@@ -113,6 +113,7 @@ func randomFacts(s *world.Spec, random *rand.Rand) shape.Facts {
 	f := shape.Facts{Namespace: "team-a", Name: "x", ClusterQueue: queues[random.IntN(len(queues))], Remote: random.IntN(8) > 0, Reclaims: random.IntN(2) == 0}
 	for range 1 + random.IntN(2) {
 		p := shape.PodSet{Resource: "nvidia.com/gpu", Model: models[random.IntN(len(models))], DevicesPerPod: 1 + random.Int64N(8), Pods: 1}
+		p.Tolerations = [][]shape.Toleration{nil, {{Key: world.DedicatedTaint, AnyValue: true}}, {{Key: "team", Value: "a"}}, {{AnyValue: true}}}[random.IntN(4)]
 		p.Requests = shape.Requests{MilliCPU: random.Int64N(3) * random.Int64N(64_000), Memory: random.Int64N(3) * random.Int64N(256<<30)}
 		p.Flavor = []string{"", "unknown", world.FlavorOf(p.Model)}[random.IntN(3)]
 		f.PodSets = append(f.PodSets, p)

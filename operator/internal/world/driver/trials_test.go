@@ -41,9 +41,9 @@ func TestTrials(t *testing.T) {
 		cluster, message string
 		least, most      time.Duration
 	}{
-		{"the job goes to the faster model", tried(world.Job{Duration: 10 * time.Minute}), "cluster2", "the trial has ended: the profile of the job knows " + l4 + ", " + h100, 75 * time.Second, 2 * time.Minute},
+		{"the job goes to the faster model", tried(world.Job{Duration: 10 * time.Minute}), "cluster2", "the trial has ended: the profile of the job knows " + l4 + " (throughput 1.107), " + h100 + " (throughput 3.385)", 75 * time.Second, 2 * time.Minute},
 		{"copies fail and say nothing", tried(world.Job{Duration: 20 * time.Second, Behavior: world.Fails}), "cluster1", "the trial measured nothing", 30 * time.Second, 2 * time.Minute},
-		{"one measured model is no comparison", tried(world.Job{Duration: 10 * time.Minute}, world.Fault{Kind: world.SchedulerDead, Cluster: "cluster1", At: time.Second, Lasts: 3 * time.Minute}), "cluster1", "the trial has ended: the profile of the job knows " + h100, 75 * time.Second, 5 * time.Minute},
+		{"one measured model is no comparison", tried(world.Job{Duration: 10 * time.Minute}, world.Fault{Kind: world.SchedulerDead, Cluster: "cluster1", At: time.Second, Lasts: 3 * time.Minute}), "cluster1", "the trial has ended: the profile of the job knows " + h100 + " (throughput 3.385)", 75 * time.Second, 5 * time.Minute},
 		{"no metrics", tried(world.Job{Duration: 10 * time.Minute}, world.Fault{Kind: world.PrometheusDown, At: 90 * time.Second, Lasts: 6 * time.Minute}), "cluster1", "the trial did not end within 300 s, the limit of TrialPolicy trial", 5 * time.Minute, 8 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
