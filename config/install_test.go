@@ -40,7 +40,7 @@ var installations = []installation{
 	}},
 	{"chart", "plimsoll-system", "restricted", renderedChart("plimsoll", "plimsoll-system", `{dashboards: {enabled: true}}`)},
 	{"chart in another namespace", "elsewhere", "restricted", renderedChart("plimsoll", "elsewhere",
-		`{nomination: {enabled: true}, logFormat: json, replicas: 3, image: {repository: registry.example.com/op}, extraArgs: ["--ledger-settle=1m"], imagePullSecrets: [{name: pull}]}`)},
+		`{nomination: {enabled: true}, gateFirst: {enabled: true}, logFormat: json, replicas: 3, image: {repository: registry.example.com/op}, extraArgs: ["--ledger-settle=1m"], imagePullSecrets: [{name: pull}]}`)},
 	{"exporter", "plimsoll-exporter", "privileged", func(t *testing.T) []*unstructured.Unstructured {
 		return slices.Concat(buildUntyped(t, "exporter"), buildUntyped(t, "exporter-tpu"), buildUntyped(t, "exporter-amd"))
 	}},

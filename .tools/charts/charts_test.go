@@ -205,7 +205,7 @@ func TestCRDsAreKept(t *testing.T) {
 
 func TestOperatorChartOptions(t *testing.T) {
 	objects := render(t, "plimsoll", map[string]any{
-		"image": map[string]any{"repository": "registry.example.com/op", "digest": "sha256:" + strings.Repeat("a", 64)}, "replicas": 3, "dispatch": "off", "logFormat": "json", "nomination": map[string]any{"enabled": true},
+		"image": map[string]any{"repository": "registry.example.com/op", "digest": "sha256:" + strings.Repeat("a", 64)}, "replicas": 3, "dispatch": "off", "logFormat": "json", "nomination": map[string]any{"enabled": true}, "gateFirst": map[string]any{"enabled": true},
 		"extraArgs": []any{"--ledger-settle=1m"}, "extraTolerations": []any{map[string]any{"operator": "Exists"}}, "nodeSelector": map[string]any{"a": "b"},
 		"prometheus": map[string]any{"enabled": true}, "dashboards": map[string]any{"enabled": true}, "guard": map[string]any{"enabled": false},
 		"networkPolicy": map[string]any{"enabled": false}, "crds": map[string]any{"enabled": false},
@@ -226,7 +226,7 @@ func TestOperatorChartOptions(t *testing.T) {
 		t.Fatalf("no dashboards: %v", err)
 	}
 	// The ServiceMonitors are those of the operator and of Kueue.
-	if kinds["ServiceMonitor"] != 2 || kinds["PrometheusRule"] == 0 || kinds["ConfigMap"] != len(dashboards) || kinds["MutatingAdmissionPolicy"] != 1 ||
+	if kinds["ServiceMonitor"] != 2 || kinds["PrometheusRule"] == 0 || kinds["ConfigMap"] != len(dashboards) || kinds["MutatingAdmissionPolicy"] != 2 ||
 		kinds["ValidatingAdmissionPolicy"] != 0 || kinds["NetworkPolicy"] != 0 || kinds["CustomResourceDefinition"] != 0 {
 		t.Errorf("objects %v", kinds)
 	}

@@ -15,6 +15,7 @@ var operatorChart = chart{
 		{"replicas", 2, atLeast(1), "Replicas. One leads, the others take over."},
 		{"dispatch", "nominate", oneOf("nominate", "off"), "nominate: the operator is Kueue's dispatcher. off: Kueue's built-in dispatcher nominates; quote it in a file, where YAML reads off as false."},
 		{"nomination.enabled", false, boolean, "Install the policy that clears nominations, for versions of Kueue without one."},
+		{"gateFirst.enabled", false, boolean, "Install the policy by which the gate decides before Kueue preempts, for LocalQueues with the label plimsoll.dev/gate-first. Requires Kubernetes 1.36."},
 		{"trials.enabled", false, boolean, "Run copies of jobs as TrialPolicies say. The operator may then create, delete and read Jobs in every namespace."},
 		{"logLevel", "INFO", oneOf("DEBUG", "INFO", "WARN", "ERROR"), "Lowest level of log lines."},
 		{"logFormat", "text", oneOf("text", "json"), "Format of log lines."},
@@ -75,7 +76,7 @@ helm.sh/resource-policy: keep
 
 func operatorParts(root string) ([]part, error) {
 	built := map[string][]object{}
-	for _, folder := range []string{"crd", "default", "guard", "nomination", "prometheus/hub"} {
+	for _, folder := range []string{"crd", "default", "guard", "nomination", "gate-first", "prometheus/hub"} {
 		objects, err := buildFolder(root, folder)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", folder, err)
@@ -112,6 +113,7 @@ func operatorParts(root string) ([]part, error) {
 		{file: "networkpolicy.yaml", condition: ".Values.networkPolicy.enabled", objects: only(built["default"], "NetworkPolicy")},
 		{file: "guard.yaml", condition: ".Values.guard.enabled", objects: built["guard"]},
 		{file: "nomination.yaml", condition: ".Values.nomination.enabled", objects: built["nomination"]},
+		{file: "gate-first.yaml", condition: ".Values.gateFirst.enabled", objects: built["gate-first"]},
 		{file: "trials.yaml", condition: ".Values.trials.enabled", objects: trials},
 		{file: "prometheus.yaml", condition: ".Values.prometheus.enabled", objects: monitoring},
 		{file: "prometheus-kueue.yaml", condition: "and .Values.prometheus.enabled .Values.prometheus.kueue.enabled", objects: kueue},
