@@ -34,6 +34,8 @@ const (
 	fitSeed      = 20261129
 	// maxFitPods bounds the pods of a step that tries to start more than fit.
 	maxFitPods = 120
+	// dedicatedTaint is the key of a taint that the rules tolerate, and some of the pods.
+	dedicatedTaint = "dedicated"
 )
 
 // fitOverhead is the overhead of pods of the RuntimeClass fitNamespace.
@@ -88,7 +90,7 @@ func TestFitEqualsTheScheduler(t *testing.T) {
 		}
 		t.Logf("%s: so far %d pods are bound and %d are not", r.name, bound, rejected)
 	}
-	t.Logf("%d pods were bound and %d were not. CPU, memory, pods or labels limited %d of %d steps", bound, rejected, limited, rounds*steps)
+	t.Logf("%d pods were bound and %d were not. CPU, memory, pods, labels or taints limited %d of %d steps", bound, rejected, limited, rounds*steps)
 	if bound < 500 || rejected < rounds || limited < rounds*steps/2 {
 		t.Error("that is too few for a comparison")
 	}
@@ -146,7 +148,7 @@ func (r *fitRound) randomNode(name string) *corev1.Node {
 		node.Labels[fleet.CapacityTypeLabel] = oneOf(r.random, "SPOT", "ON_DEMAND")
 	}
 	taint := func(key string, effect corev1.TaintEffect) {
-		node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}}
+		node.Spec.Taints = []corev1.Taint{{Key: key, Value: oneOf(r.random, "", "ml", "web"), Effect: effect}}
 	}
 	switch r.random.IntN(24) {
 	case 0:
@@ -162,6 +164,8 @@ func (r *fitRound) randomNode(name string) *corev1.Node {
 		taint("example.com/team", corev1.TaintEffectPreferNoSchedule)
 	case 6, 7:
 		taint(fleet.GPUResource, corev1.TaintEffectNoSchedule) // which the rules and the pods tolerate
+	case 8, 9, 10, 11:
+		taint(dedicatedTaint, oneOf(r.random, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule))
 	}
 	node.Status.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(oneOf[int64](r.random, 7_910, 15_890, 63_770, 127_500), resource.DecimalSI),
@@ -278,6 +282,14 @@ func (r *fitRound) randomShape() corev1.PodSpec {
 		spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none", Resources: requestsOf(milliCPU, memory, 1)}}}
 	}
 	spec.Tolerations = []corev1.Toleration{{Key: fleet.GPUResource, Operator: corev1.TolerationOpExists}}
+	switch toleration := (corev1.Toleration{Key: dedicatedTaint, Effect: oneOf(r.random, "", corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute)}); r.random.IntN(4) {
+	case 0:
+		toleration.Operator = corev1.TolerationOpExists
+		spec.Tolerations = append(spec.Tolerations, toleration)
+	case 1, 2:
+		toleration.Value = oneOf(r.random, "", "ml", "web")
+		spec.Tolerations = append(spec.Tolerations, toleration)
+	}
 	spec.NodeSelector = map[string]string{fleet.ProductLabel: r.name}
 	if r.random.IntN(3) == 0 {
 		spec.NodeSelector[fleet.CapacityTypeLabel] = oneOf(r.random, "SPOT", "ON_DEMAND")
@@ -299,7 +311,7 @@ func (r *fitRound) pod(name string, spec corev1.PodSpec) *corev1.Pod {
 // comparison is what became of the pods of a step.
 type comparison struct {
 	bound, rejected int
-	isLimited       bool // by CPU, memory, pods or labels: the devices are sufficient for more pods
+	isLimited       bool // by CPU, memory, pods, labels or taints: the devices are sufficient for more pods
 }
 
 // compare starts pods of a random shape, fewer or more than fit. kube-scheduler must bind as many as fit and refuse the
@@ -523,7 +535,7 @@ func (r *fitRound) unrequested(ctx context.Context, t *testing.T, metrics *embed
 	return slices.Sorted(slices.Values(lines))
 }
 
-// describePod states the requests of a pod and the labels that its node must have.
+// describePod states the requests of a pod, and the labels and taints that its node may have.
 func describePod(spec corev1.PodSpec) string {
 	var parts []string
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
@@ -534,7 +546,7 @@ func describePod(spec corev1.PodSpec) string {
 		}
 		parts = append(parts, part)
 	}
-	return fmt.Sprintf("%s; overhead %t; node selector %v; affinity %v", strings.Join(parts, ", "), spec.Overhead != nil, spec.NodeSelector, spec.Affinity)
+	return fmt.Sprintf("%s; overhead %t; node selector %v; affinity %v; tolerations %v", strings.Join(parts, ", "), spec.Overhead != nil, spec.NodeSelector, spec.Affinity, spec.Tolerations)
 }
 
 // parallel calls do for 0 to n-1.
