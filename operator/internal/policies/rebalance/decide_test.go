@@ -170,6 +170,11 @@ func TestDecide(t *testing.T) {
 			in.Candidates[1].Outside, in.Candidates[1].Shapes[0].Fit = true, gate.Known(1)
 		}), none, "", "c2 has room for it and joins"},
 		{"big requests what is not measured", ofBig(func(in *gate.Inputs) { in.Facts.Unmeasured = []string{"zone"} }), none, "", "does not measure: zone"},
+		{"nodes have taints", ofBig(func(in *gate.Inputs) {
+			for i := range in.Candidates {
+				in.Candidates[i].Shapes[0].Measured = map[string]bool{"taint dedicated": true}
+			}
+		}), none, "", "do not tolerate taint dedicated of nodes"},
 		{"own fit query", ofBig(func(in *gate.Inputs) { in.OwnFit = true }), none, "", "its own fit query"},
 		{"another source", ofBig(func(in *gate.Inputs) { in.Source = "east" }), none, "", "another MetricsSource"},
 		{"responses about big lack clusters", ofBig(func(in *gate.Inputs) { in.Fleet.Incomplete = true }), none, "", "not complete"},
