@@ -39,7 +39,7 @@ type ShapeMetrics struct {
 	// RequestFit is the number of pods that could start now by CPU and memory alone, on nodes with devices for one.
 	RequestFit Number `json:"requestFit,omitzero"`
 	// Measured is what the cluster reports of its nodes beside devices, by name. Nil means unknown.
-	Measured map[string]bool `json:"measured,omitempty"`
+	Measured map[string]bool `json:"measured,omitzero"`
 	// EmptyFit is the number of pods that could start if the cluster were empty.
 	EmptyFit Number `json:"emptyFit,omitzero"`
 	// EmptyFitUncertain is true if the query emptyFit fails, or its response may lack data of the cluster.
