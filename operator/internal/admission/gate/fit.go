@@ -147,14 +147,14 @@ func unlessOtherLabels(cluster string, labels []shape.NodeLabel) string {
 const taintPrefix = "taint "
 
 // measured returns the expression for what the clusters report of their nodes, by name. Taints that the pods don't
-// tolerate are those of usable nodes with such devices.
+// tolerate are those of nodes with such devices.
 func measured(cluster string, p shape.PodSet, devices string) string {
 	text := fmt.Sprintf(`group by (%s, %s) (node:kube_unrequested:placeable{resource=~"cpu|memory"})`, cluster, LabelMeasured)
 	for _, l := range p.NodeLabels {
 		text += fmt.Sprintf("\n  or\n"+`label_replace(group by (%s) (kube_node_labels{%s!=""}), %q, %q, "", "")`, cluster, nodeLabelName(l.Key), LabelMeasured, l.String())
 	}
 	if taints := untolerated(p.Tolerations); taints != "" {
-		text += fmt.Sprintf("\n  or\n"+`group by (%[1]s, %[2]s) (label_replace((%[3]s) and on (%[1]s, node) (%[4]s{resource="$resource",model="$model"} > 0), %[2]q, "%[5]s$1", "key", "(.+)"))`,
+		text += fmt.Sprintf("\n  or\n"+`group by (%[1]s, %[2]s) (label_replace((%[3]s) and on (%[1]s, node) %[4]s{resource="$resource",model="$model"}, %[2]q, "%[5]s$1", "key", "(.+)"))`,
 			cluster, LabelMeasured, taints, devices, taintPrefix)
 	}
 	return text
@@ -190,11 +190,12 @@ func (m *ShapeMetrics) unmeasuredOf(p shape.PodSet) (names []string) {
 	return names
 }
 
-// untolerated returns the taints of nodes with such devices that the pods do not tolerate, for messages.
+// untolerated returns the taints of nodes with such devices that the pods do not tolerate, for messages. Those that
+// Kubernetes sets say that a node is not usable by any pod.
 func (m *ShapeMetrics) untolerated() string {
 	var keys []string
 	for name := range m.Measured {
-		if key, isTaint := strings.CutPrefix(name, taintPrefix); isTaint {
+		if key, isTaint := strings.CutPrefix(name, taintPrefix); isTaint && !strings.HasPrefix(key, "node.kubernetes.io/") {
 			keys = append(keys, key)
 		}
 	}

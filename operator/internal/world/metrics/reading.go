@@ -181,7 +181,7 @@ func (r *reading) shape(f *shape.Facts, p *shape.PodSet, queue string) gate.Shap
 			byRequests, isLimited := g.podsByRequests(p, g.CPUUsed, g.MemoryUsed)
 			empty, _ := g.podsByRequests(p, 0, 0)
 			add(&m.DeviceFit, g.Nodes*byDevices)
-			if g.isPlaceable() && !isTolerated(p, g.Taint) {
+			if !isTolerated(p, g.Taint) {
 				m.Measured["taint "+g.Taint] = true
 				add(&m.Fit, 0)
 				add(&m.EmptyFit, 0)
