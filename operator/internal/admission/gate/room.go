@@ -137,11 +137,9 @@ func (e *evaluation) spareDevices(metrics *ShapeMetrics, p shape.PodSet) int64 {
 	if !e.rules.SpareKnown || !metrics.Headroom.Known {
 		return 0
 	}
-	byDevices := metrics.Fit
-	if metrics.DeviceFit.Known {
-		byDevices = metrics.DeviceFit
-	}
-	return int64(max(metrics.Headroom.Value-math.Floor(byDevices.Value)*float64(p.DevicesPerPod), 0))
+	// By devices alone, no fewer pods fit than in all: fewer are from older samples.
+	byDevices := math.Floor(max(metrics.DeviceFit.Value, metrics.Fit.Value))
+	return int64(max(metrics.Headroom.Value-byDevices*float64(p.DevicesPerPod), 0))
 }
 
 // partialPods returns how many pods Kueue on the worker admits if its quota suffices for allowed
