@@ -104,3 +104,14 @@ func TestMessagesAboutWholePods(t *testing.T) {
 		})
 	}
 }
+
+// The results of queries have samples of different times. Devices of a node that is free as a whole by newer samples are
+// not spare by older ones.
+func TestFreedNodeIsNotSpare(t *testing.T) {
+	l := ledger.New(time.Second, time.Hour)
+	l.Debit(ledger.Entry{UID: "b", Cluster: "c1", PodSets: job("b", 2, 1).PodSets, DebitedAt: t0})
+	c := withFits(cluster("c1", 1, 5, 8, 8), 0, 1) // fit is newer than the free devices and the fit by these
+	if d := Decide(job("a", 8, 1), []Candidate{c}, Fleet{}, l.View(), rules(), 1, t0); d.State == Ready {
+		t.Errorf("a pod in flight takes no room: %q", d.Message)
+	}
+}
