@@ -59,59 +59,29 @@ func TestPodsInFlightTakeCPUAndMemory(t *testing.T) {
 	}
 }
 
-// Spare devices are those on nodes with too few of them. Devices on nodes without CPU are none: other pods can't start
-// there, either.
-func TestDevicesWithoutCPUAreNotSpare(t *testing.T) {
-	l := ledger.New(time.Second, time.Hour)
-	l.Debit(ledger.Entry{UID: "b", Cluster: "c1", PodSets: job("b", 1, 4).PodSets, DebitedAt: t0})
-	c := withFits(cluster("c1", 1, 16, 8, 16), 2, 1, "cpu", "memory") // one of two nodes has CPU
-	if d := Decide(whole("a", 8, 1, shape.Requests{MilliCPU: 64_000}), []Candidate{c}, Fleet{}, l.View(), rules(), 1, t0); d.State == Ready {
-		t.Errorf("four small pods in flight take no room: %q", d.Message)
-	}
-}
-
-// Messages name what limits the room beside devices, and what a cluster does not report.
-func TestMessagesAboutWholePods(t *testing.T) {
-	r := shape.Requests{MilliCPU: 64_000, Memory: 256 << 30}
-	zone := whole("a", 8, 2, r)
-	zone.PodSets[0].NodeLabels = []shape.NodeLabel{{Key: "zone", Values: []string{"a"}}}
-	ofFlavor := zone
-	ofFlavor.PodSets = []shape.PodSet{zone.PodSets[0]}
-	ofFlavor.PodSets[0].FlavorLabels = map[string]string{"zone": "a"}
+// Spare devices are those on nodes with too few of them. Others are not spare, although the pods in flight may take them.
+func TestSpareDevices(t *testing.T) {
+	r := rules()
+	r.SpareKnown = true
 	for _, tc := range []struct {
-		name  string
-		facts shape.Facts
-		c     Candidate
-		want  string
+		name     string
+		c        Candidate
+		facts    shape.Facts
+		inFlight shape.Facts
+		want     State
 	}{
-		{"no CPU", whole("a", 8, 2, r), withFits(cluster("c1", 0, 32, 8, 32), 4, 0, "cpu", "memory"),
-			"no cluster has room for 2 pods of 8 " + h100 + " with 64 CPU and 256Gi: best is c1 with room for 0 (4 by devices alone)"},
-		{"a taint", job("a", 8, 2), withFits(cluster("c1", 0, 32, 8, 32), 4, 4, "cpu", "memory", "taint team", "taint dedicated"),
-			"no cluster has room for 2 pods of 8 " + h100 + ": best is c1 with room for 0 (4 by devices alone; the pods do not tolerate taint dedicated, team)"},
-		{"another zone", zone, withFits(cluster("c1", 1, 32, 8, 32), 4, 4, "cpu", "memory", "node label zone"),
-			"no cluster has room for 2 pods of 8 " + h100 + " with 64 CPU and 256Gi, node label zone: best is c1 with room for 1 (4 by devices alone)"},
-		{"devices are what is missing", whole("a", 8, 2, r), withFits(cluster("c1", 1, 8, 8, 32), 1, 1, "cpu", "memory"),
-			"no cluster has room for 2 pods of 8 " + h100 + ": best is c1 with room for 1"},
-		{"all is reported", zone, withFits(cluster("c1", 4, 32, 8, 32), 4, 4, "cpu", "memory", "node label zone"), "c1 has room for 4 such pods"},
-		{"nothing is reported", zone, withFits(cluster("c1", 4, 32, 8, 32), 4, 4), "c1 has room for 4 such pods; c1 does not report CPU, memory, node label zone of its nodes"},
-		{"no zone is reported, and the flavor has it", ofFlavor, withFits(cluster("c1", 4, 32, 8, 32), 4, 4, "cpu", "memory"), "c1 has room for 4 such pods"},
-		{"the query has no result", whole("a", 8, 2, r), cluster("c1", 4, 32, 8, 32), "c1 has room for 4 such pods"},
+		{"a node has too few", withFits(cluster("c1", 1, 12, 8, 16), 1, 2), job("a", 8, 1), job("b", 1, 4), Ready},
+		// Other pods can't start there, either.
+		{"a node has no CPU", withFits(cluster("c1", 1, 16, 8, 16), 2, 1, "cpu"), whole("a", 8, 1, shape.Requests{MilliCPU: 64_000}), job("b", 1, 4), Pending},
+		// The results of queries have samples of different times, here fit the latest.
+		{"a node is free as a whole since then", withFits(cluster("c1", 1, 5, 8, 8), 0, 1), job("a", 8, 1), job("b", 2, 1), Pending},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if d := Decide(tc.facts, []Candidate{tc.c}, Fleet{}, ledger.View{}, rules(), 1, t0); d.Message != tc.want {
-				t.Errorf("got  %q\nwant %q", d.Message, tc.want)
+			l := ledger.New(time.Second, time.Hour)
+			l.Debit(ledger.Entry{UID: "b", Cluster: "c1", PodSets: tc.inFlight.PodSets, DebitedAt: t0})
+			if d := Decide(tc.facts, []Candidate{tc.c}, Fleet{}, l.View(), r, 1, t0); d.State != tc.want {
+				t.Errorf("%s: %q, want %s", d.State, d.Message, tc.want)
 			}
 		})
-	}
-}
-
-// The results of queries have samples of different times. Devices of a node that is free as a whole by newer samples are
-// not spare by older ones.
-func TestFreedNodeIsNotSpare(t *testing.T) {
-	l := ledger.New(time.Second, time.Hour)
-	l.Debit(ledger.Entry{UID: "b", Cluster: "c1", PodSets: job("b", 2, 1).PodSets, DebitedAt: t0})
-	c := withFits(cluster("c1", 1, 5, 8, 8), 0, 1) // fit is newer than the free devices and the fit by these
-	if d := Decide(job("a", 8, 1), []Candidate{c}, Fleet{}, l.View(), rules(), 1, t0); d.State == Ready {
-		t.Errorf("a pod in flight takes no room: %q", d.Message)
 	}
 }
