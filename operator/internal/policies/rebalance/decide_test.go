@@ -172,9 +172,10 @@ func TestDecide(t *testing.T) {
 		{"big requests what is not measured", ofBig(func(in *gate.Inputs) { in.Facts.Unmeasured = []string{"zone"} }), none, "", "does not measure: zone"},
 		{"nodes have taints", ofBig(func(in *gate.Inputs) {
 			for i := range in.Candidates {
-				in.Candidates[i].Shapes[0].Measured = map[string]bool{"taint dedicated": true}
+				in.Candidates[i].Shapes[0].Measured, in.Candidates[i].Shapes[0].DeviceFit = map[string]bool{"taint dedicated": true}, gate.Known(9)
 			}
 		}), none, "", "do not tolerate taint dedicated of nodes"},
+		{"a node with a taint is of no use for any pod", ofBig(func(in *gate.Inputs) { in.Candidates[0].Shapes[0].Measured = map[string]bool{"taint dedicated": true} }), selected, "small", ""},
 		{"own fit query", ofBig(func(in *gate.Inputs) { in.OwnFit = true }), none, "", "its own fit query"},
 		{"another source", ofBig(func(in *gate.Inputs) { in.Source = "east" }), none, "", "another MetricsSource"},
 		{"responses about big lack clusters", ofBig(func(in *gate.Inputs) { in.Fleet.Incomplete = true }), none, "", "not complete"},

@@ -65,7 +65,7 @@ func (w *Waiting) Check(source string, now time.Time) {
 		w.Problem = d.Join + " has room for it and joins the MultiKueueConfig"
 	case d.Hold == nil || d.Hold.Cluster != cluster || i < 0 || d.Verdicts[i].Rejection != gate.RejectNoRoom:
 		w.Problem = "something else than room keeps it from " + cluster
-	case d.Verdicts[i].Taints != "":
+	case d.Verdicts[i].Taints != "" && d.Verdicts[i].DeviceFit.Value > d.Verdicts[i].Fit.Value:
 		w.Problem = "its pods do not tolerate taint " + d.Verdicts[i].Taints + " of nodes of " + cluster + ", and moves do not test taints"
 	}
 }
