@@ -51,7 +51,7 @@ func TestTrialOnAnAPIServer(t *testing.T) {
 		h.finishCopy(&job)
 	}
 	h.startOperator()
-	h.Eventually(h.state("first"), time.Minute, 100*time.Millisecond).Should(gomega.Equal("Ready: the trial has ended: the profile of the job knows l4, h100"))
+	h.Eventually(h.state("first"), time.Minute, 100*time.Millisecond).Should(gomega.Equal("Ready: the trial has ended: the profile of the job knows l4 (throughput 0.8367), h100 (throughput 0.8367)"))
 	h.Eventually(h.copies, time.Minute, 100*time.Millisecond).Should(gomega.BeEmpty())
 	p := &v1alpha1.JobProfile{}
 	h.Expect(h.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "llama"}, p)).To(gomega.Succeed())
