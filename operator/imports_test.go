@@ -52,6 +52,9 @@ var wings = []row{
 		"operator/api/", "operator/internal/timing", "operator/internal/fairqueue", "operator/internal/metrics/", "operator/internal/hubstate",
 		"operator/internal/scoring/", "operator/internal/admission/", "operator/internal/policies/",
 	}},
+	{wing: "operator/internal/whatif", may: []string{
+		"operator/api/", "operator/internal/metrics/", "operator/internal/hubstate", "operator/internal/admission/", "operator/internal/controller/",
+	}},
 	{wing: "operator/internal/operator", may: []string{
 		"operator/api/", "operator/internal/metrics/", "operator/internal/admission/", "operator/internal/policies/", "operator/internal/controller/",
 	}},
@@ -60,7 +63,7 @@ var wings = []row{
 	}},
 	{wing: "operator/internal/cli/", may: []string{
 		"operator/api/", "operator/internal/format", "operator/internal/metrics/", "operator/internal/hubstate", "operator/internal/scoring/",
-		"operator/internal/admission/", "operator/internal/policies/", "config/crd",
+		"operator/internal/admission/", "operator/internal/policies/", "operator/internal/whatif", "config/crd",
 	}},
 	{wing: "operator/embedded", may: []string{
 		"operator/api/", "operator/internal/format", "operator/internal/metrics/", "operator/internal/scoring/", "operator/internal/admission/", "config/crd",
@@ -88,7 +91,7 @@ var (
 // the CLI.
 var shared = map[string][]string{
 	"operator/internal/controller/": {"condition", "logging"},
-	"operator/internal/cli/":        {"command", "hubclient", "prometheus", "manifest", "evaluation", "installation"},
+	"operator/internal/cli/":        {"command", "hubclient", "prometheus", "manifest", "evaluation", "installation", "ask"},
 }
 
 // mayImport reports whether importer, a package of the wing, may import another package of this module. The package at

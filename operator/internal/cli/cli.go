@@ -19,6 +19,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/cli/connect"
 	"plimsoll.dev/plimsoll/operator/internal/cli/doctor"
 	"plimsoll.dev/plimsoll/operator/internal/cli/explain"
+	"plimsoll.dev/plimsoll/operator/internal/cli/fit"
 	"plimsoll.dev/plimsoll/operator/internal/cli/lint"
 	"plimsoll.dev/plimsoll/operator/internal/cli/preview"
 	"plimsoll.dev/plimsoll/operator/internal/cli/profile"
@@ -40,7 +41,8 @@ const (
 // exitHelp is appended to the usage of every command.
 const exitHelp = `
 Exit codes: 0 on success; 1 if a request failed or the command found a fault, such as a finding
-of lint; 2 if the command line is invalid.
+of lint; 2 if the command line is invalid. fit has 3 for a job that waits, and 4 for one that can
+never start.
 `
 
 // Main runs the plugin and returns its exit code: 0 on success, 1 for findings or a failed
@@ -55,11 +57,14 @@ func run(ctx context.Context, args []string, streams genericclioptions.IOStreams
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var usage command.UsageError
+	var code command.ExitError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, command.ErrFindings):
 		return exitFailure
+	case errors.As(err, &code):
+		return int(code)
 	case errors.As(err, &usage):
 		_, _ = fmt.Fprintf(streams.ErrOut, "error: %v\nSee 'kubectl plimsoll --help'.\n", err)
 		return exitUsage
@@ -93,6 +98,6 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 	root.SetUsageTemplate(root.UsageTemplate() + exitHelp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return command.Usagef("%w", err) })
 	a.Flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(explain.New(a), top.New(a), quota.New(a), profile.New(a), waste.New(a), lint.New(a), preview.New(a), backtest.New(a), unittest.New(a), connect.New(a), uninstall.NewRelease(a), doctor.New(a), uninstall.New(a))
+	root.AddCommand(explain.New(a), fit.New(a), top.New(a), quota.New(a), profile.New(a), waste.New(a), lint.New(a), preview.New(a), backtest.New(a), unittest.New(a), connect.New(a), uninstall.NewRelease(a), doctor.New(a), uninstall.New(a))
 	return root
 }

@@ -22,24 +22,30 @@ import (
 // read all that these commands read.
 func TestExplainerRoleCoversItsCommands(t *testing.T) {
 	everywhere, operator := explainerRules(t)
-	kubeconfig := startGuardedHub(t, "explain_waiting.txtar", func(group, resource, verb, namespace string) bool {
+	isGranted := func(group, resource, verb, namespace string) bool {
 		granted := grants(everywhere, group, resource, verb) || namespace == "plimsoll-system" && grants(operator, group, resource, verb)
 		if !granted {
 			t.Errorf("the roles do not grant %s %s.%s in namespace %q", verb, resource, group, namespace)
 		}
 		return granted
-	})
-	for _, command := range []string{
-		"explain workload job/train-1", "explain policy fleet", "explain cluster cluster1", "top", "quota", "profile", "waste --reclaim",
+	}
+	for script, commands := range map[string][]string{
+		"explain_waiting.txtar": {"explain workload job/train-1", "explain policy fleet", "explain cluster cluster1", "top", "quota", "profile", "waste --reclaim"},
+		"fit.txtar":             {"fit -f DIR/one.yaml --prometheus URL", "preview -f DIR/gate.yaml --waiting --prometheus URL"},
 	} {
-		t.Run(command, func(t *testing.T) {
-			var out bytes.Buffer
-			streams := genericclioptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-			run(t.Context(), append(strings.Fields(command), "--kubeconfig", kubeconfig), streams, func() time.Time { return now })
-			if out.Len() == 0 {
-				t.Error("no output")
-			}
-		})
+		kubeconfig := startGuardedHub(t, script, isGranted)
+		prometheus := httptest.NewServer(prometheusHandler(filepath.Dir(kubeconfig)))
+		defer prometheus.Close()
+		for _, command := range commands {
+			t.Run(command, func(t *testing.T) {
+				var out bytes.Buffer
+				args := strings.Fields(strings.NewReplacer("DIR", filepath.Dir(kubeconfig), "URL", prometheus.URL).Replace(command))
+				run(t.Context(), append(args, "--kubeconfig", kubeconfig), genericclioptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}, func() time.Time { return now })
+				if out.Len() == 0 {
+					t.Error("no output")
+				}
+			})
+		}
 	}
 }
 

@@ -28,6 +28,21 @@ const readmeHistory = `load 5m
   cluster_resource_model:plimsoll_free_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 32x288
   cluster_resource_model:plimsoll_devices:sum{cluster="cluster1",model="NVIDIA-L4"} 64x288
   cluster:plimsoll_gpu_utilization:avg{cluster="cluster1"} 0.5x288
+  node_resource_model:plimsoll_free_devices:placeable{cluster="cluster1",node="a",resource="nvidia.com/gpu",model="NVIDIA-H100-80GB-HBM3"} 16x288
+`
+
+// readmeQueue is the queue of config/samples/job.yaml.
+const readmeQueue = `apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: gpu, namespace: team-a}
+spec: {clusterQueue: gpu}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: gpu}
+spec:
+  admissionChecksStrategy: {admissionChecks: [{name: plimsoll}]}
+  resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 64}]}]}]
 `
 
 // TestReadmeCommands runs every command of the README, and checks that the README shows
@@ -73,7 +88,7 @@ func TestReadmeCommands(t *testing.T) {
 		}
 	}
 	script.Comment = []byte(text)
-	script.Files = append(script.Files, txtar.File{Name: "history.txt", Data: []byte(readmeHistory)})
+	script.Files = append(script.Files, txtar.File{Name: "history.txt", Data: []byte(readmeHistory)}, txtar.File{Name: "hub/queue.yaml", Data: []byte(readmeQueue)})
 	for _, name := range readmeScripts {
 		from, err := txtar.ParseFile(filepath.Join("testdata", "script", name))
 		if err != nil {

@@ -92,7 +92,11 @@ The exit code is 1 if a query always fails or no query returns data.`,
 }
 
 func (f *backtestFlags) run(ctx context.Context, a *command.App) (*Report, error) {
-	e, err := f.Open(ctx, a)
+	m, err := f.Read(a)
+	if err != nil {
+		return nil, err
+	}
+	e, err := f.Open(ctx, a, m)
 	if err != nil {
 		return nil, err
 	}

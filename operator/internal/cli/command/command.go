@@ -16,6 +16,11 @@ import (
 // output already lists the findings.
 var ErrFindings = errors.New("findings")
 
+// ExitError makes a command exit with a code of its own, without an error message: its output says the same.
+type ExitError int
+
+func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
 // UsageError is the error of an invalid command line.
 type UsageError struct{ error }
 

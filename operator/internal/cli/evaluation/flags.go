@@ -34,24 +34,24 @@ that the policy selects. Without a hub, they are the clusters in the query resul
 
 // Flags select a policy, the source to query and the clusters to score.
 type Flags struct {
-	files      []string
-	clusters   []string
+	Files      []string
+	Clusters   []string
 	Connection prometheus.Flags
 }
 
 // Add adds the flags to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&f.files, "filename", "f", nil, "files or folders with a ScoringPolicy, or - for standard input")
+	flags.StringSliceVarP(&f.Files, "filename", "f", nil, "files or folders with a ScoringPolicy, or - for standard input")
 	flags.StringVar(&f.Connection.URL, "prometheus", "", "URL of Prometheus, Thanos Query or Mimir; {cluster} in it is replaced by the name of each cluster")
-	flags.StringSliceVar(&f.clusters, "clusters", nil, "names of clusters to score, instead of those of the hub")
+	flags.StringSliceVar(&f.Clusters, "clusters", nil, "names of clusters to score, instead of those of the hub")
 	flags.DurationVar(&f.Connection.Timeout, "timeout", f.Connection.Timeout, "timeout of one query; 0 uses the limits of the source")
 	f.Connection.Add(cmd)
 }
 
 // Check returns a usage error if flags are missing or contradict each other.
 func (f *Flags) Check() error {
-	if len(f.files) == 0 {
+	if len(f.Files) == 0 {
 		return command.Usagef("set the file of a policy with -f")
 	}
 	return f.Connection.Check()
@@ -65,27 +65,17 @@ type Setup struct {
 	Source   *prometheus.Source
 }
 
-// Open reads the files and connects to the source. The caller must close the client of
+// Read reads the files.
+func (f *Flags) Read(a *command.App) (*manifest.Manifests, error) { return manifest.Read(a, f.Files) }
+
+// Open connects to the source of the policy in the files. The caller must close the client of
 // the source.
-func (f *Flags) Open(ctx context.Context, a *command.App) (*Setup, error) {
-	m, err := manifest.Read(a, f.files)
+func (f *Flags) Open(ctx context.Context, a *command.App, m *manifest.Manifests) (*Setup, error) {
+	policy, err := m.OnlyPolicy(f.Files...)
 	if err != nil {
 		return nil, err
 	}
-	policy, err := m.OnlyPolicy(f.files...)
-	if err != nil {
-		return nil, err
-	}
-	src := m.Sources[policy.Spec.SourceRef.Name]
-	if src == nil && f.Connection.URL == "" {
-		return nil, command.Usagef("set the URL to query with --prometheus, or pass a file with MetricsSource %q to -f", policy.Spec.SourceRef.Name)
-	}
-	if src == nil && f.Connection.NeedsMapping() {
-		if src, err = prometheus.FindMapping(ctx, a, policy.Spec.SourceRef.Name); err != nil {
-			_, _ = fmt.Fprintf(a.ErrOut, "series have the default clusterMapping, because that of MetricsSource %s can't be read: %v\n", policy.Spec.SourceRef.Name, err)
-		}
-	}
-	source, err := f.Connection.Connect(a, src, m.Secrets)
+	source, err := f.ConnectTo(ctx, a, m, policy.Spec.SourceRef.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -98,21 +88,36 @@ func (f *Flags) Open(ctx context.Context, a *command.App) (*Setup, error) {
 	return &Setup{Policy: policy, Compiled: compiled, Source: source}, nil
 }
 
+// ConnectTo connects to a MetricsSource of the files, or to --prometheus. The caller must close the client of the source.
+func (f *Flags) ConnectTo(ctx context.Context, a *command.App, m *manifest.Manifests, name string) (*prometheus.Source, error) {
+	src := m.Sources[name]
+	if src == nil && f.Connection.URL == "" {
+		return nil, command.Usagef("set the URL to query with --prometheus, or pass a file with MetricsSource %q to -f", name)
+	}
+	if src == nil && f.Connection.NeedsMapping() {
+		var err error
+		if src, err = prometheus.FindMapping(ctx, a, name); err != nil {
+			_, _ = fmt.Fprintf(a.ErrOut, "series have the default clusterMapping, because that of MetricsSource %s can't be read: %v\n", name, err)
+		}
+	}
+	return f.Connection.Connect(a, src, m.Secrets)
+}
+
 // SelectClusters returns the clusters of the command line, of the hub, or of the query
 // results, in this order. listResults returns the names in the query results; fromResults
 // is true if they were used. If the source identifies clusters by another property than
 // their name, the hub is needed for the clusters of the command line too.
 func (f *Flags) SelectClusters(ctx context.Context, a *command.App, e *Setup, listResults func() ([]string, error)) (clusters *clustermap.Mapping, fromResults bool, err error) {
 	info := e.Source.Info
-	if len(f.clusters) > 0 && info.Match == string(v1alpha1.MatchName) {
-		return clustermap.FromNames(info.ClusterLabel, f.clusters), false, nil
+	if len(f.Clusters) > 0 && info.Match == string(v1alpha1.MatchName) {
+		return clustermap.FromNames(info.ClusterLabel, f.Clusters), false, nil
 	}
 	managed, err := hubclient.ListManagedClusters(ctx, a)
 	switch {
 	case err == nil:
 		clusters, err = f.filterClusters(managed, e)
 		return clusters, false, err
-	case len(f.clusters) > 0:
+	case len(f.Clusters) > 0:
 		return nil, false, fmt.Errorf("can't read %s %q of the clusters: %w", info.Match, info.Key, err)
 	case dial.IsPerCluster(e.Source.Spec):
 		return nil, false, fmt.Errorf("each cluster has its own endpoint: set the names of the clusters with --clusters: %w", err)
@@ -128,7 +133,7 @@ func (f *Flags) SelectClusters(ctx context.Context, a *command.App, e *Setup, li
 // filterClusters returns the managed clusters of the command line, or those that the
 // policy selects.
 func (f *Flags) filterClusters(managed []clusterv1.ManagedCluster, e *Setup) (*clustermap.Mapping, error) {
-	names := f.clusters
+	names := f.Clusters
 	if len(names) == 0 {
 		var err error
 		if names, err = hubstate.SelectNames(managed, e.Policy.Spec.ClusterSelector); err != nil {

@@ -2,9 +2,7 @@ package explain
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,11 +52,11 @@ func explainWorkload(ctx context.Context, a *command.App, operator *operatorFlag
 	if err != nil {
 		return nil, err
 	}
-	wl, err := findWorkload(ctx, c, namespace, name)
+	wl, err := hubclient.FindWorkload(ctx, c, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	report := &explain.Report{Owner: ownerOf(wl), Queue: string(wl.Spec.QueueName), From: explain.FromObjects}
+	report := &explain.Report{Owner: hubclient.OwnerOf(wl), Queue: string(wl.Spec.QueueName), From: explain.FromObjects}
 	hub := &hubExplainer{client: c, report: report}
 	hub.readChecks(ctx, wl)
 	err = operator.get(ctx, a, "/explain/workload/"+wl.Namespace+"/"+wl.Name, &report.Explanation)
@@ -93,68 +91,13 @@ func isWaiting(wl *kueue.Workload, cluster string) bool {
 	return !kueuestate.IsActive(wl) || !kueuestate.HoldsQuota(wl) || kueuestate.IsEvicted(wl) || !kueuestate.IsAdmitted(wl)
 }
 
-// findWorkload returns a workload by its own name, or by KIND/NAME of its owner. Of several
-// workloads of an owner, it returns the current one.
-func findWorkload(ctx context.Context, c client.Client, namespace, name string) (*kueue.Workload, error) {
-	kind, ownerName, byOwner := strings.Cut(name, "/")
-	if !byOwner {
-		wl := &kueue.Workload{}
-		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, wl)
-		if client.IgnoreNotFound(err) == nil && err != nil && !hubclient.NoSuchResource(err) {
-			return nil, fmt.Errorf("namespace %s has no workload %s: to find the workload of a job, use job/%s", namespace, name, name)
-		}
-		return wl, hubclient.Reading("workload "+name, err)
-	}
-	list := &kueue.WorkloadList{}
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, hubclient.Reading("workloads", err)
-	}
-	var found *kueue.Workload
-	for i := range list.Items {
-		if wl := &list.Items[i]; isOwnedBy(wl, kind, ownerName) && (found == nil || isMoreCurrent(wl, found)) {
-			found = wl
-		}
-	}
-	if found == nil {
-		return nil, fmt.Errorf("namespace %s has no workload of %s %s: check that the %s exists and has the label kueue.x-k8s.io/queue-name", namespace, kind, ownerName, kind)
-	}
-	return found, nil
-}
-
-func isOwnedBy(wl *kueue.Workload, kind, name string) bool {
-	kind = strings.TrimSuffix(strings.ToLower(kind), "s")
-	for _, owner := range wl.OwnerReferences {
-		if strings.ToLower(owner.Kind) == kind && owner.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-// isMoreCurrent reports whether a replaces b as the workload of their owner: an unfinished
-// workload replaces a finished one, otherwise the younger replaces the older.
-func isMoreCurrent(a, b *kueue.Workload) bool {
-	if kueuestate.IsFinished(a) != kueuestate.IsFinished(b) {
-		return kueuestate.IsFinished(b)
-	}
-	return b.CreationTimestamp.Before(&a.CreationTimestamp)
-}
-
-// ownerOf returns the first owner of a workload as KIND/NAME, or "".
-func ownerOf(wl *kueue.Workload) string {
-	for _, owner := range wl.OwnerReferences {
-		return strings.ToLower(owner.Kind) + "/" + owner.Name
-	}
-	return ""
-}
-
 // listWorkloadNames returns the names of all workloads and of their owners, as KIND/NAME.
 func listWorkloadNames(ctx context.Context, c client.Client, namespace string) (names []string, err error) {
 	list := &kueue.WorkloadList{}
 	err = c.List(ctx, list, client.InNamespace(namespace))
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
-		if owner := ownerOf(&list.Items[i]); owner != "" {
+		if owner := hubclient.OwnerOf(&list.Items[i]); owner != "" {
 			names = append(names, owner)
 		}
 	}

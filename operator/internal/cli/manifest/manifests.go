@@ -4,6 +4,7 @@ package manifest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,21 +17,27 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"plimsoll.dev/plimsoll/config/crd"
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
 	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
 )
 
-// Manifests holds the objects of YAML files that a policy needs.
+// Manifests holds the objects of YAML files that a policy or a gate needs.
 type Manifests struct {
 	policies []*v1alpha1.ScoringPolicy
 	Sources  map[string]*v1alpha1.MetricsSource
 	Secrets  map[v1alpha1.SecretKeyReference]string
+	// Gates have the defaults of the API server.
+	Gates []*v1alpha1.PlacementGate
+	// Others are the objects of other groups, in the order of the files.
+	Others []*unstructured.Unstructured
 }
 
 // New returns Manifests without objects.
@@ -97,6 +104,10 @@ func (m *Manifests) addDocument(document []byte) error {
 		err := decodeValid(document, src)
 		m.Sources[src.Name] = src
 		return err
+	case v1alpha1.GroupVersion.String() + " PlacementGate":
+		g, err := decodeGate(document)
+		m.Gates = append(m.Gates, g)
+		return err
 	case "v1 Secret":
 		secret := &corev1.Secret{}
 		if err := yaml.Unmarshal(document, secret); err != nil {
@@ -110,11 +121,20 @@ func (m *Manifests) addDocument(document []byte) error {
 		}
 	default:
 		if group, _, _ := strings.Cut(kind.APIVersion, "/"); group != v1alpha1.GroupVersion.Group {
-			return nil
+			return m.addOther(content)
 		}
 		if path, message := ExplainUnknownType(kind.APIVersion, kind.Kind); path != "" {
 			return fmt.Errorf("%s: %s", path, message)
 		}
+	}
+	return nil
+}
+
+// addOther adds an object of another group. What is none, such as a patch, is left out.
+func (m *Manifests) addOther(content []byte) error {
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(content); err == nil {
+		m.Others = append(m.Others, object)
 	}
 	return nil
 }
@@ -135,12 +155,23 @@ func (m *Manifests) addItems(document []byte) error {
 	return nil
 }
 
+// Policies are the ScoringPolicies of the files.
+func (m *Manifests) Policies() []*v1alpha1.ScoringPolicy { return m.policies }
+
 // OnlyPolicy returns the policy of the files. It is an error if there is none, or if there are several.
 func (m *Manifests) OnlyPolicy(files ...string) (*v1alpha1.ScoringPolicy, error) {
 	if len(m.policies) != 1 {
 		return nil, fmt.Errorf("%s: must contain one ScoringPolicy, got %d", strings.Join(files, ", "), len(m.policies))
 	}
 	return m.policies[0], nil
+}
+
+// OnlyGate returns the gate of the files. It is an error if there is none, or if there are several.
+func (m *Manifests) OnlyGate(files ...string) (*v1alpha1.PlacementGate, error) {
+	if len(m.Gates) != 1 {
+		return nil, fmt.Errorf("%s: must contain one PlacementGate, got %d", strings.Join(files, ", "), len(m.Gates))
+	}
+	return m.Gates[0], nil
 }
 
 // decodePolicy decodes one ScoringPolicy, which must have scores.
@@ -153,6 +184,31 @@ func decodePolicy(document []byte) (*v1alpha1.ScoringPolicy, error) {
 		return nil, errors.New("must contain one ScoringPolicy with scores")
 	}
 	return policy, nil
+}
+
+// decodeGate decodes a PlacementGate.
+func decodeGate(document []byte) (*v1alpha1.PlacementGate, error) {
+	if err := decodeValid(document, &v1alpha1.PlacementGate{}); err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(document, &object.Object); err != nil {
+		return nil, err
+	}
+	return DefaultGate(object)
+}
+
+// DefaultGate returns a valid PlacementGate with the defaults of the API server.
+func DefaultGate(object *unstructured.Unstructured) (*v1alpha1.PlacementGate, error) {
+	problems, err := crd.Validate(context.Background(), object) // sets the defaults
+	if err == nil {
+		err = problems.ToAggregate()
+	}
+	g := &v1alpha1.PlacementGate{}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, g)
+	}
+	return g, err
 }
 
 // decodeValid decodes an object that an API server would accept. The error lists what it

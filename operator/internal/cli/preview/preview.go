@@ -12,12 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plimsoll.dev/plimsoll/operator/internal/cli/ask"
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
 	"plimsoll.dev/plimsoll/operator/internal/cli/evaluation"
+	"plimsoll.dev/plimsoll/operator/internal/cli/manifest"
 	"plimsoll.dev/plimsoll/operator/internal/format"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
+	"plimsoll.dev/plimsoll/operator/internal/whatif"
 )
 
 // New returns the command preview.
@@ -25,33 +28,74 @@ func New(a *command.App) *cobra.Command {
 	var (
 		out   command.OutputFlag
 		flags evaluation.Flags
+		jobs  ask.Question
 	)
 	cmd := &cobra.Command{
-		Use:   "preview -f POLICY --prometheus URL",
-		Short: "Show the scores of a ScoringPolicy without applying it",
-		Long: `Show the scores of a ScoringPolicy without applying it. preview evaluates a first round:
-scores are not kept and not damped. Nothing is written.
+		Use:   "preview -f POLICY|GATE --prometheus URL",
+		Short: "Show the scores of a ScoringPolicy, or the decisions of a PlacementGate, without applying it",
+		Long: `Show the scores of a ScoringPolicy, or the decisions of a PlacementGate, without applying it. Nothing is
+written.
+
+Of a ScoringPolicy, preview evaluates a first round: scores are not kept and not damped.
 
 ` + evaluation.FlagsHelp + `
 
+Of a PlacementGate, preview shows what it would decide about the job of --job, the workload of --workload,
+or all workloads of the hub that wait for a cluster (--waiting).
+
+` + ask.Help + `
+
 The exit code is 1 if a query fails or matches no cluster. The scores of the other queries
 are still printed.`,
-		Example: "  kubectl plimsoll preview -f policy.yaml --prometheus http://localhost:9090\n  kubectl plimsoll preview -f policy.yaml -f source.yaml -f secret.yaml",
-		Args:    command.ExactArgs(0, "no arguments besides -f POLICY"),
+		Example: "  kubectl plimsoll preview -f policy.yaml --prometheus http://localhost:9090\n  kubectl plimsoll preview -f policy.yaml -f source.yaml -f secret.yaml\n  kubectl plimsoll preview -f gate.yaml --job job.yaml --prometheus http://localhost:9090",
+		Args:    command.ExactArgs(0, "no arguments besides -f POLICY or -f GATE"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.Check(), flags.Check()); err != nil {
 				return err
 			}
-			return preview(cmd.Context(), a, &flags, &out)
+			m, err := flags.Read(a)
+			if err != nil {
+				return err
+			}
+			if asksJobs := len(jobs.JobFiles) > 0 || jobs.Workload != "" || jobs.Waiting; asksJobs || len(m.Gates) > 0 && len(m.Policies()) == 0 {
+				jobs.Flags = flags
+				return previewGate(cmd.Context(), a, &jobs, m, &out)
+			}
+			return preview(cmd.Context(), a, &flags, m, &out)
 		},
 	}
 	flags.Add(cmd)
+	cmd.Flags().StringSliceVar(&jobs.JobFiles, "job", nil, "files with jobs about which the gate of -f decides")
+	cmd.Flags().StringVar(&jobs.Workload, "workload", "", "NAME of a Workload of the hub, or KIND/NAME of its job, about which the gate of -f decides")
+	cmd.Flags().BoolVar(&jobs.Waiting, "waiting", false, "the gate of -f decides about all workloads of the hub that wait for a cluster")
 	out.Add(cmd)
 	return cmd
 }
 
-func preview(ctx context.Context, a *command.App, flags *evaluation.Flags, out *command.OutputFlag) error {
-	e, err := flags.Open(ctx, a)
+// previewGate shows what a gate decides about jobs.
+func previewGate(ctx context.Context, a *command.App, jobs *ask.Question, m *manifest.Manifests, out *command.OutputFlag) error {
+	switch {
+	case len(m.Gates) == 0:
+		return command.Usagef("pass a file with a PlacementGate to -f: it decides about the jobs")
+	case len(jobs.JobFiles) == 0 && jobs.Workload == "" && !jobs.Waiting:
+		return command.Usagef("a gate decides about jobs: set --job FILE, --workload NAME or --waiting")
+	}
+	answers, err := jobs.Answer(ctx, a, m)
+	if err != nil {
+		return err
+	}
+	report := ask.ReportOf(answers)
+	if err := report.Print(a, out); err != nil {
+		return err
+	}
+	if report.Worst() == whatif.Unknown {
+		return command.ErrFindings
+	}
+	return nil
+}
+
+func preview(ctx context.Context, a *command.App, flags *evaluation.Flags, m *manifest.Manifests, out *command.OutputFlag) error {
+	e, err := flags.Open(ctx, a, m)
 	if err != nil {
 		return err
 	}

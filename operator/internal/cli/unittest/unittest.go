@@ -1,7 +1,8 @@
-// Package unittest runs unit tests of ScoringPolicies: the command test.
+// Package unittest runs unit tests of ScoringPolicies and PlacementGates: the command test.
 package unittest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,24 +29,57 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
-// testFile is a file with tests of one policy. Its paths are relative to the file.
+// testFile is a file with tests of a policy, of a gate, or of a gate with the policy that ranks its clusters. Its paths are
+// relative to the file.
 type testFile struct {
 	Policy    string     `json:"policy"`
+	Gate      string     `json:"gate"`
 	RuleFiles []string   `json:"ruleFiles"`
 	Tests     []unitTest `json:"tests"`
 }
 
-// unitTest evaluates a first round over series that start at Unix time 0.
+// unitTest evaluates a first round, and the decisions about jobs, over series that start at Unix time 0.
 type unitTest struct {
 	Name string `json:"name"`
-	// Interval between samples, and between evaluations of the rules.
+	// Interval between samples, and between evaluations of the rules. Default 1m.
 	Interval    model.Duration `json:"interval"`
 	InputSeries []inputSeries  `json:"inputSeries"`
-	// Clusters are scored in addition to those of Expect.
+	// Clusters are scored in addition to those of Expect, and are those that a gate may choose from.
 	Clusters []string       `json:"clusters"`
 	EvalTime model.Duration `json:"evalTime"`
 	// Expect holds published values by cluster and score. Null means not published.
 	Expect map[string]map[string]*int32 `json:"expect"`
+	// Jobs are submitted one after the other.
+	Jobs []expectedJob `json:"jobs"`
+}
+
+// missing names the fields that the test lacks; empty = none.
+func (t *unitTest) missing(hasGate bool) []string {
+	var names []string
+	if t.Name == "" {
+		names = append(names, "name")
+	}
+	if t.EvalTime <= 0 {
+		names = append(names, "evalTime")
+	}
+	if hasGate && len(t.Jobs) == 0 {
+		names = append(names, "jobs")
+	}
+	if hasGate && len(t.Clusters) == 0 {
+		names = append(names, "clusters")
+	}
+	if !hasGate && len(t.Expect) == 0 {
+		names = append(names, "expect")
+	}
+	for i := range t.Jobs {
+		if len(t.Jobs[i].Job) == 0 {
+			names = append(names, fmt.Sprintf("jobs[%d].job", i))
+		}
+		if t.Jobs[i].Outcome == "" {
+			names = append(names, fmt.Sprintf("jobs[%d].outcome", i))
+		}
+	}
+	return names
 }
 
 // inputSeries uses the notation of promtool: up{cluster="c1"} and 0+1x5.
@@ -54,11 +88,14 @@ type inputSeries struct {
 	Values string `json:"values"`
 }
 
-// testSuite is a decoded test file with its policy and rules.
+// testSuite is a decoded test file with its policy, gate and rules.
 type testSuite struct {
+	file   string
 	tests  []unitTest
-	policy *v1alpha1.ScoringPolicy
+	policy *v1alpha1.ScoringPolicy // nil = none
+	gate   *v1alpha1.PlacementGate // nil = none
 	rules  []promengine.Rule
+	label  string
 }
 
 // decoderPrefix is what the decoder writes before what is wrong.
@@ -66,25 +103,39 @@ var decoderPrefix = regexp.MustCompile(`^error (converting YAML to JSON|unmarsha
 
 // New returns the command test.
 func New(a *command.App) *cobra.Command {
-	var label string
+	var label, output string
 	cmd := &cobra.Command{
 		Use:   "test FILE...",
-		Short: "Run unit tests of ScoringPolicies",
-		Long: `Run unit tests of ScoringPolicies: Prometheus's own engine evaluates the policy over the
-input series, and the scores are compared with the expected ones.
+		Short: "Run unit tests of ScoringPolicies and PlacementGates",
+		Long: `Run unit tests of ScoringPolicies and PlacementGates: Prometheus's own engine evaluates their queries
+over the input series, and scores and decisions are compared with the expected ones.
 
   policy: ../policy.yaml           # paths are relative to this file
   ruleFiles: [../recording.yaml]   # optional; recording rules, evaluated every interval
   tests:
   - name: half is free
-    interval: 1m
+    interval: 1m                   # default
     inputSeries:                   # as in promtool test rules; time starts at 0
     - {series: 'free{cluster="c1"}', values: '32x10'} # quoted, because YAML reads 0x10 as 16
     clusters: [c2]                 # optional; clusters in addition to those in expect
     evalTime: 10m
     expect: {c1: {headroom: 0}}    # null: not published
 
-Each test is a first round: scores are not kept and not damped. The exit code is 1 if a score
+A gate decides about jobs, one after the other. A policy in the same file ranks its clusters:
+
+  gate: ../gate.yaml
+  policy: ../policy.yaml           # optional
+  tests:
+  - name: the drained cluster takes nothing
+    inputSeries: [...]
+    clusters: [c1, c2]             # those that the gate may choose from
+    evalTime: 10m
+    jobs:
+    - job: jobs/train.yaml         # or the manifest itself
+      outcome: Now                 # Now, Later, Never or Unknown, as fit prints them
+      cluster: c1                  # optional; as are reason, and why, a part of the message
+
+Each test is a first round: scores are not kept and not damped. The exit code is 1 if a score or a decision
 differs.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -93,51 +144,45 @@ differs.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, files []string) error {
-			var result error
-			for _, file := range files {
-				err := runTestFile(cmd.Context(), a, file, label)
-				if err == nil {
-					continue
-				}
-				result = command.ErrFindings
-				if !errors.Is(err, command.ErrFindings) {
-					_, _ = fmt.Fprintln(a.ErrOut, "error:", err)
-				}
+			if output != "text" && output != "junit" {
+				return command.Usagef("-o must be one of text|junit, not %q", output)
 			}
-			return result
+			var results []fileResult
+			for _, file := range files {
+				results = append(results, runTestFile(cmd.Context(), a, file, label))
+			}
+			if output == "junit" {
+				return writeJUnit(a, results)
+			}
+			return writeText(a, results)
 		},
 	}
 	cmd.Flags().StringVar(&label, "cluster-label", "cluster", "label of a series that identifies its cluster")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: one of text|junit")
 	return cmd
 }
 
-// runTestFile runs the tests of a file and prints the result of each. It returns
-// command.ErrFindings if a test fails.
-func runTestFile(ctx context.Context, a *command.App, file, label string) error {
+// runTestFile runs the tests of a file.
+func runTestFile(ctx context.Context, a *command.App, file, label string) fileResult {
+	result := fileResult{file: file}
 	suite, err := readTestFile(a, file)
 	if err != nil {
-		return err
+		result.err = err
+		return result
 	}
+	suite.label = label
 	for i := range suite.tests {
 		t := &suite.tests[i]
-		failures, runErr := t.run(ctx, &suite.policy.Spec, suite.rules, label)
-		if runErr != nil {
-			failures = append(failures, strings.Split(runErr.Error(), "\n")...)
+		failures, err := t.run(ctx, a, suite)
+		if err != nil {
+			failures = append(failures, strings.Split(err.Error(), "\n")...)
 		}
-		if len(failures) == 0 {
-			_, _ = fmt.Fprintf(a.Out, "ok    %s: %s\n", file, t.Name)
-			continue
-		}
-		err = command.ErrFindings
-		_, _ = fmt.Fprintf(a.Out, "FAIL  %s: %s\n", file, t.Name)
-		for _, failure := range failures {
-			_, _ = fmt.Fprintf(a.Out, "      %s\n", failure)
-		}
+		result.tests = append(result.tests, testResult{name: t.Name, failures: failures})
 	}
-	return err
+	return result
 }
 
-// readTestFile reads a test file and the policy and rules that the file refers to.
+// readTestFile reads a test file and the policy, the gate and the rules that the file refers to.
 func readTestFile(a *command.App, file string) (*testSuite, error) {
 	content, err := manifest.ReadFile(a, file)
 	if err != nil {
@@ -147,15 +192,19 @@ func readTestFile(a *command.App, file string) (*testSuite, error) {
 	if err := yaml.UnmarshalStrict(content, &f); err != nil {
 		return nil, fmt.Errorf("%s: must be a test file: %s", file, decoderPrefix.ReplaceAllString(err.Error(), ""))
 	}
-	if f.Policy == "" || len(f.Tests) == 0 {
-		return nil, fmt.Errorf("%s: must set policy and tests", file)
+	switch {
+	case f.Policy == "" && f.Gate == "":
+		return nil, fmt.Errorf("%s: must set policy or gate", file)
+	case len(f.Tests) == 0:
+		return nil, fmt.Errorf("%s: must set tests", file)
 	}
-	for i, t := range f.Tests {
-		if t.Name == "" || t.Interval <= 0 || t.EvalTime <= 0 || len(t.Expect) == 0 {
-			return nil, fmt.Errorf("%s: tests[%d]: must set name, interval, evalTime and expect", file, i)
+	for i := range f.Tests {
+		if missing := f.Tests[i].missing(f.Gate != ""); len(missing) > 0 {
+			return nil, fmt.Errorf("%s: tests[%d]: must set %s", file, i, strings.Join(missing, ", "))
 		}
+		f.Tests[i].Interval = cmp.Or(f.Tests[i].Interval, model.Duration(time.Minute))
 	}
-	suite := &testSuite{tests: f.Tests}
+	suite := &testSuite{file: file, tests: f.Tests}
 	for _, path := range f.RuleFiles {
 		content, err := manifest.ReadFile(a, relativeTo(file, path))
 		if err != nil {
@@ -167,15 +216,29 @@ func readTestFile(a *command.App, file string) (*testSuite, error) {
 		}
 		suite.rules = append(suite.rules, rules...)
 	}
-	if content, err = manifest.ReadFile(a, relativeTo(file, f.Policy)); err != nil {
+	m, err := manifest.Read(a, relativePaths(file, f.Policy, f.Gate))
+	if err != nil {
 		return nil, err
 	}
-	m := manifest.New()
-	if err := m.AddFile(f.Policy, content); err != nil {
-		return nil, err
+	if f.Policy != "" {
+		if suite.policy, err = m.OnlyPolicy(f.Policy); err != nil {
+			return nil, err
+		}
 	}
-	suite.policy, err = m.OnlyPolicy(f.Policy)
+	if f.Gate != "" {
+		suite.gate, err = m.OnlyGate(f.Gate)
+	}
 	return suite, err
+}
+
+// relativePaths returns the different paths that are set, relative to the folder of file.
+func relativePaths(file string, paths ...string) (relative []string) {
+	for _, path := range paths {
+		if path = relativeTo(file, path); path != relativeTo(file, "") && !slices.Contains(relative, path) {
+			relative = append(relative, path)
+		}
+	}
+	return relative
 }
 
 // relativeTo returns a path that is relative to the folder of file.
@@ -186,21 +249,36 @@ func relativeTo(file, path string) string {
 	return filepath.Join(filepath.Dir(file), path)
 }
 
-// run evaluates the policy and returns the differences from the expected scores. An error
-// means that the test can't be evaluated.
-func (t *unitTest) run(ctx context.Context, spec *v1alpha1.ScoringPolicySpec, rules []promengine.Rule, label string) (differences []string, err error) {
-	series, err := loadSeries(ctx, t, rules)
+// run evaluates policy and gate, and returns the differences from what is expected. An error means that the test can't be
+// evaluated.
+func (t *unitTest) run(ctx context.Context, a *command.App, suite *testSuite) (differences []string, err error) {
+	series, err := loadSeries(ctx, t, suite.rules)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, series.Close()) }()
-	spec, policy, err := round.Compile(spec, label)
+	var problems error
+	if suite.policy != nil && len(t.Expect) > 0 {
+		differences, problems = t.score(ctx, suite, series)
+	}
+	if suite.gate != nil {
+		wrong, err := t.decide(ctx, a, suite, series)
+		differences, problems = append(differences, wrong...), errors.Join(problems, err)
+	}
+	return differences, problems
+}
+
+func (t *unitTest) now() time.Time { return time.Unix(0, 0).UTC().Add(time.Duration(t.EvalTime)) }
+
+// score returns the scores of the policy that differ.
+func (t *unitTest) score(ctx context.Context, suite *testSuite, series testSeries) ([]string, error) {
+	spec, policy, err := round.Compile(&suite.policy.Spec, suite.label)
 	if err != nil {
 		return nil, err
 	}
 	report := round.Run(ctx, round.Request{
 		Spec: spec, Policy: policy, Previous: score.AssumeMatched(policy), Querier: query.QuerierFunc(series.query),
-		Clusters: clustermap.FromNames(label, slices.AppendSeq(slices.Clone(t.Clusters), maps.Keys(t.Expect))), Now: time.Unix(0, 0).UTC().Add(time.Duration(t.EvalTime)),
+		Clusters: clustermap.FromNames(suite.label, slices.AppendSeq(slices.Clone(t.Clusters), maps.Keys(t.Expect))), Now: t.now(),
 	})
 	return t.compare(evaluation.Rows(report.Result)), evaluation.QueryErrors(report)
 }

@@ -106,23 +106,50 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Setup adds the controller to the manager and returns it, for its Handler.
-func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
+// newReconciler returns a reconciler with its cache and its wait queue, which are not started.
+func newReconciler(c client.Client, live client.Reader, recorder events.EventRecorder, elected <-chan struct{}, opts Options) (*Reconciler, *querycache.Cache, *waitqueue.Queue) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	cache := querycache.New(opts.Sources, opts.Ledger, mgr.GetClient(), opts.Now)
+	cache := querycache.New(opts.Sources, opts.Ledger, c, opts.Now)
 	waiting := waitqueue.New(opts.Registry, opts.Now, cache.Refresh)
 	cache.OnRefreshed(waiting.Refreshed)
 	cache.OnFailing(opts.Registry.SetFailingQueries)
 	opts.Registry.OnChange(func(gateName string) { waiting.MarkDirty(gateName) })
 	r := &Reconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("plimsoll-gate"),
-		nominateAs: opts.NominateAs, now: opts.Now, cache: cache,
-		elected: mgr.Elected(),
+		client: c, live: live, recorder: recorder, nominateAs: opts.NominateAs, now: opts.Now, cache: cache, elected: elected,
 		metrics: newMetrics(opts.Registerer, opts.Ledger, opts.Registry, waiting, opts.Now),
 	}
 	r.engine = engine.New(engine.Options{Edge: r, Registry: opts.Registry, Ledger: opts.Ledger, Waiting: waiting, Nominates: opts.Nominate, Decide: opts.Decide, Now: opts.Now})
+	return r, cache, waiting
+}
+
+// NewExplainer returns a reconciler that only explains: no manager runs it, and it never writes. hub needs the indexes
+// of AddIndexes, and holds all workloads whose devices are on their way.
+func NewExplainer(ctx context.Context, hub client.Client, opts Options) (*Reconciler, error) {
+	elected := make(chan struct{})
+	close(elected)
+	r, _, _ := newReconciler(hub, hub, nil, elected, opts)
+	return r, r.rebuildOnce(ctx)
+}
+
+// Forget removes a workload from the order in which the gate decides.
+func (r *Reconciler) Forget(key client.ObjectKey) { r.engine.Waiting.Remove(key) }
+
+// AddIndexes adds the field indexes that the controller lists by.
+func AddIndexes(add func(obj client.Object, field string, extract client.IndexerFunc) error) error {
+	if err := add(&kueue.Workload{}, jobIndex, jobOf); err != nil {
+		return fmt.Errorf("index Workloads by job: %w", err)
+	}
+	if err := add(&kueue.Workload{}, unplacedIndex, unplacedChecks); err != nil {
+		return fmt.Errorf("index Workloads without a cluster: %w", err)
+	}
+	return nil
+}
+
+// Setup adds the controller to the manager and returns it, for its Handler.
+func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
+	r, cache, waiting := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("plimsoll-gate"), mgr.Elected(), opts)
 	if opts.Registerer != nil {
 		isDispatching := func() bool { return opts.Nominate && r.isLeader() }
 		opts.Registerer.MustRegister(newAdmissionCollector(r.engine, isDispatching))
@@ -132,11 +159,11 @@ func Setup(mgr ctrl.Manager, opts Options) (*Reconciler, error) {
 			return nil, err
 		}
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, jobIndex, jobOf); err != nil {
-		return nil, fmt.Errorf("index Workloads by job: %w", err)
+	index := func(obj client.Object, field string, extract client.IndexerFunc) error {
+		return mgr.GetFieldIndexer().IndexField(context.Background(), obj, field, extract)
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &kueue.Workload{}, unplacedIndex, unplacedChecks); err != nil {
-		return nil, fmt.Errorf("index Workloads without a cluster: %w", err)
+	if err := AddIndexes(index); err != nil {
+		return nil, err
 	}
 	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("workload").
