@@ -11,7 +11,7 @@ import (
 // reasonsOfHealth are the reasons of conditions that need no document: nothing is wrong, and the message
 // says the rest.
 var reasonsOfHealth = []string{
-	"Deciding", "Valid", "Succeeding", "Decided", "SeveralClusters", "Found", "Written", "NotWanted", "OnlyDispatcher", "DispatchOff", "NoPreemption", "QuotaAboveDevices",
+	"Deciding", "Valid", "Succeeding", "Meetable", "Decided", "SeveralClusters", "Found", "Written", "NotWanted", "OnlyDispatcher", "DispatchOff", "NoPreemption", "QuotaAboveDevices",
 }
 
 // A user finds the reason of a condition in a document beside what to do.

@@ -36,6 +36,8 @@ func TestExplainWorkload(t *testing.T) {
 	checkContains(t, runCommand(ctx, t, env, plugin, "top"), "cluster1", outputHeadroomScore)
 	checkContains(t, runCommand(ctx, t, env, plugin, "preview", "-f", "config/samples/hub/policy.yaml", "--prometheus", lab.Thanos),
 		"cluster1", "cluster2", "cluster3", "headroom", "total")
+	checkContains(t, runCommand(ctx, t, env, plugin, "preview", "-f", "config/samples/hub/gate.yaml", "--workload", "job/too-big", "-n", "team-a", "--prometheus", lab.Thanos),
+		"never", messageNever(16, fleet.L4), "cluster1", "cluster2", "cluster3")
 }
 
 // bindExplainer creates a service account with the role plimsoll-explainer for the test.

@@ -68,7 +68,25 @@ type GateCondition struct {
 	// +kubebuilder:default=Cluster
 	// +optional
 	Scope ConditionScope `json:"scope,omitempty"`
+	// What a complete result without a series for a cluster means; for scope Fleet, one without any
+	// series. Unmet: the condition is not met. Met: it is met, as for counters that are born with their
+	// first event. Default Unmet.
+	// +kubebuilder:default=Unmet
+	// +optional
+	Absent AbsentCondition `json:"absent,omitempty"`
 }
+
+// AbsentCondition states what a condition without a series means.
+// +kubebuilder:validation:Enum=Unmet;Met
+type AbsentCondition string
+
+// Meanings of a condition without a series.
+const (
+	// AbsentUnmet does not meet the condition.
+	AbsentUnmet AbsentCondition = "Unmet"
+	// AbsentMet meets the condition.
+	AbsentMet AbsentCondition = "Met"
+)
 
 // PrerequisiteKind is a kind of objects that the pods of a workload may refer to.
 // +kubebuilder:validation:Enum=Namespace;LocalQueue;ServiceAccount;ConfigMap;Secret;PersistentVolumeClaim;PriorityClass;RuntimeClass;ResourceClaimTemplate

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/version"
@@ -74,7 +75,8 @@ func run(ctx context.Context, args []string, streams genericclioptions.IOStreams
 }
 
 func newRoot(a *command.App) *cobra.Command {
-	root := &cobra.Command{
+	root := &cobra.Command{}
+	*root = cobra.Command{
 		Use:   "kubectl-plimsoll",
 		Short: "Explain cluster scores and workload placement, and test scoring policies",
 		Long: `Explain cluster scores and workload placement, and test scoring policies.
@@ -84,7 +86,7 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return command.Usagef("unknown command %q", args[0])
+				return command.Usagef("unknown command %q%s", args[0], didYouMean(root, args[0]))
 			}
 			return nil
 		},
@@ -98,6 +100,26 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 	root.SetUsageTemplate(root.UsageTemplate() + exitHelp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return command.Usagef("%w", err) })
 	a.Flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(explain.New(a), fit.New(a), top.New(a), quota.New(a), profile.New(a), waste.New(a), lint.New(a), preview.New(a), backtest.New(a), unittest.New(a), connect.New(a), uninstall.NewRelease(a), doctor.New(a), uninstall.New(a))
+	root.AddCommand(newVersion(a), explain.New(a), fit.New(a), top.New(a), quota.New(a), profile.New(a), waste.New(a), lint.New(a), preview.New(a), backtest.New(a), unittest.New(a), connect.New(a), uninstall.NewRelease(a), doctor.New(a), uninstall.New(a))
 	return root
+}
+
+// didYouMean suggests the commands with a name like that of an unknown one.
+func didYouMean(root *cobra.Command, name string) string {
+	root.SuggestionsMinimumDistance = 2
+	if names := root.SuggestionsFor(name); len(names) > 0 {
+		return ": did you mean " + strings.Join(names, " or ") + "?"
+	}
+	return ""
+}
+
+// newVersion returns the command version.
+func newVersion(a *command.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Show the version of this program", Args: command.ExactArgs(0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(a.Out, version.Print("kubectl-plimsoll"))
+			return err
+		},
+	}
 }

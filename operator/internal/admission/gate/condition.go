@@ -11,8 +11,9 @@ import (
 type ConditionResult struct {
 	Name string `json:"name"`
 	// Number is unknown if the query returned nothing for this cluster or fleet. The condition
-	// is then not met.
+	// is then met if AbsentMeets is true.
 	Number
+	AbsentMeets bool `json:"absentMeets,omitempty"`
 	// EvaluatedAt is when the query was sent. Zero means that no query succeeded yet.
 	EvaluatedAt time.Time `json:"evaluatedAt,omitzero"`
 	// Partial is true if the source returned a partial result that does not decide the
@@ -38,7 +39,7 @@ func (c ConditionResult) state(rules Rules, now time.Time) conditionState {
 	switch {
 	case c.Partial && age <= rules.UnknownAfter:
 		return conditionFailing
-	case age <= rules.MaxSampleAge && c.Known && c.Value != 0:
+	case age <= rules.MaxSampleAge && (c.Known && c.Value != 0 || !c.Known && c.AbsentMeets && !c.Partial):
 		return conditionMet
 	case age <= rules.MaxSampleAge:
 		return conditionUnmet
@@ -56,8 +57,10 @@ func meetsConditions(c *Candidate, e *evaluation) []BrokenRule {
 	for _, condition := range c.Conditions {
 		switch condition.state(e.rules, e.now) {
 		case conditionUnmet:
-			if condition.Known || !e.ignoreMissing {
+			if condition.Known {
 				broken = append(broken, BrokenRule{RejectCondition, condition.Name})
+			} else if !e.ignoreMissing {
+				broken = append(broken, BrokenRule{RejectConditionAbsent, condition.Name})
 			}
 		case conditionFailing:
 			if !condition.Partial || !e.ignoreMissing {

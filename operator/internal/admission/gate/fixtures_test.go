@@ -127,6 +127,12 @@ func evaluated(condition string, value float64) ConditionResult {
 	return evaluatedAt(condition, value, t0)
 }
 
+// absentMeets returns the result of a condition that an empty result meets.
+func absentMeets(c ConditionResult) ConditionResult {
+	c.AbsentMeets = true
+	return c
+}
+
 func evaluatedAt(condition string, value float64, at time.Time) ConditionResult {
 	return ConditionResult{Name: condition, Number: Number{Value: value, Known: !math.IsNaN(value)}, EvaluatedAt: at}
 }

@@ -35,6 +35,9 @@ const (
 	RejectNoScore Rejection = "NoScore"
 	// RejectCondition applies if a condition of scope Cluster is not met.
 	RejectCondition Rejection = "ConditionUnmet"
+	// RejectConditionAbsent applies if a condition of scope Cluster has no series for the cluster, which
+	// does not meet it.
+	RejectConditionAbsent Rejection = "ConditionAbsent"
 	// RejectConditionFailing applies if a condition of scope Cluster has had no valid result
 	// for too long.
 	RejectConditionFailing Rejection = "ConditionFailing"
@@ -114,8 +117,9 @@ var rejections = []rejectionRow{
 		message: detailMessage("has a score %s below the minimum")},
 	{rejection: RejectNoScore, reason: ReasonRuledOut, dependsOnSource: true, message: detailMessage("has no valid score %s")},
 
-	// meetsConditions detects both.
+	// meetsConditions detects all three.
 	{rejection: RejectCondition, rule: meetsConditions, reason: ReasonRuledOut, message: detailMessage("does not meet condition %s")},
+	{rejection: RejectConditionAbsent, reason: ReasonRuledOut, message: detailMessage("has no series for condition %s")},
 	{rejection: RejectConditionFailing, reason: ReasonNoMetrics, message: detailMessage("has no result for condition %s")},
 
 	{rejection: RejectPrerequisite, rule: hasPrerequisites, reason: ReasonRuledOut, message: detailMessage("does not have %s")},

@@ -21,8 +21,8 @@ type Registry struct {
 	watchers  []func(gateName string)
 	waiting   map[string]WaitSummary
 	conflicts map[string]dispatcherConflict
-	// failingQueries is a message for each gate with failing or incomplete queries.
-	failingQueries map[string]string
+	// queryFaults are those of the gates that have any.
+	queryFaults map[string]QueryFaults
 	// requests are, by gate and cluster, when a workload last needed the cluster.
 	requests map[string]map[string]time.Time
 	// devices are, by gate, those of each flavor by model; "" = of all models.
@@ -194,20 +194,26 @@ func (r *Registry) WaitSummaries() map[string]WaitSummary {
 	return summaries
 }
 
-// SetFailingQueries replaces the messages of all gates. A gate without a message has no
-// failing queries.
-func (r *Registry) SetFailingQueries(messages map[string]string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failingQueries = messages
+// QueryFaults are what is wrong with the recent results of a gate's queries.
+type QueryFaults struct {
+	// Failing names the failing or incomplete queries; empty = none.
+	Failing string
+	// Excluding says which conditions of scope Cluster no cluster meets; empty = none.
+	Excluding string
 }
 
-// FailingQueries returns a message that names the gate's failing or incomplete queries;
-// empty = none.
-func (r *Registry) FailingQueries(name string) string {
+// SetQueryFaults replaces the faults of all gates. A gate without an entry has none.
+func (r *Registry) SetQueryFaults(faults map[string]QueryFaults) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failingQueries[name]
+	r.queryFaults = faults
+}
+
+// QueryFaults returns those of a gate.
+func (r *Registry) QueryFaults(name string) QueryFaults {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.queryFaults[name]
 }
 
 // RequestCluster records that a workload needs a cluster that the gate's MultiKueueConfig does not

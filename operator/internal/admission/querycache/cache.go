@@ -28,7 +28,7 @@ type Cache struct {
 
 	mu          sync.Mutex
 	onRefreshed func(key gatestate.QueryKey, newerThan time.Time)
-	onFailing   func(messages map[string]string)
+	onFaults    func(faults map[string]gatestate.QueryFaults)
 	// queues of keys to refresh, by source.
 	queues map[string]workqueue.TypedInterface[gatestate.QueryKey]
 	// startWorkers starts the workers of a queue. It is nil before Start and after its end.
@@ -44,7 +44,7 @@ type Cache struct {
 func New(sources *query.Sources, ledger *ledger.Ledger, hub client.Reader, now func() time.Time) *Cache {
 	return &Cache{
 		sources: sources, ledger: ledger, hub: hub, now: now,
-		onRefreshed: func(gatestate.QueryKey, time.Time) {}, onFailing: func(map[string]string) {},
+		onRefreshed: func(gatestate.QueryKey, time.Time) {}, onFaults: func(map[string]gatestate.QueryFaults) {},
 		queues: map[string]workqueue.TypedInterface[gatestate.QueryKey]{}, results: map[string]*cachedResult{}, plans: map[gatestate.QueryKey]*queryPlan{},
 	}
 }
@@ -57,12 +57,12 @@ func (c *Cache) OnRefreshed(f func(key gatestate.QueryKey, newerThan time.Time))
 	c.onRefreshed = f
 }
 
-// OnFailing sets the callback for failures. Every timing.CleanupInterval the callback
-// receives a message for each gate with failing or incomplete queries. Set it before Start.
-func (c *Cache) OnFailing(f func(messages map[string]string)) {
+// OnFaults sets the callback for faults. Every timing.CleanupInterval the callback
+// receives the faults of each gate that has any. Set it before Start.
+func (c *Cache) OnFaults(f func(faults map[string]gatestate.QueryFaults)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.onFailing = f
+	c.onFaults = f
 }
 
 // Candidates returns the gate's clusters with the results of its queries for a workload, and the results that
@@ -121,7 +121,7 @@ func (c *Cache) cleanUp() {
 	c.dropUnused(now)
 	c.ledger.Expire(c.oldestSampleTimes(), now)
 	c.mu.Lock()
-	report := c.onFailing
+	report := c.onFaults
 	c.mu.Unlock()
-	report(c.failureMessages())
+	report(c.faults())
 }

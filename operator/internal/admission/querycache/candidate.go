@@ -3,6 +3,7 @@ package querycache
 import (
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
@@ -113,7 +114,7 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 		} else if q.Prerequisite != "" {
 			c.addPrerequisite(q, cluster)
 		} else if !q.isFleetScoped() {
-			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition.Name, cluster))
+			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition, cluster))
 		}
 	}
 }
@@ -185,9 +186,9 @@ func (c *candidate) addPrerequisite(q queryResult, cluster string) {
 // clusterCondition returns a condition of scope Cluster. If the response may lack some of the
 // cluster's data, only the value 0 counts: it excludes the cluster. With another value or none, the
 // condition is partial since responses may lack the data.
-func (r *cachedResult) clusterCondition(name, cluster string) gate.ConditionResult {
+func (r *cachedResult) clusterCondition(of *v1alpha1.GateCondition, cluster string) gate.ConditionResult {
 	n, found := r.values[cluster]
-	c := r.condition(name, n)
+	c := r.condition(of, n)
 	isWhole := found && r.lacksWholeClusters
 	if r.lacks(cluster) && !isWhole && (!c.Known || c.Value != 0) {
 		c.Partial, c.Number, c.EvaluatedAt = true, gate.Number{}, r.incompleteSince[""]
@@ -200,8 +201,8 @@ func (r *cachedResult) clusterCondition(name, cluster string) gate.ConditionResu
 
 // condition returns a condition with the time of the last successful query. A value that
 // is not a finite number counts as absent.
-func (r *cachedResult) condition(name string, n gate.Number) gate.ConditionResult {
-	c := gate.ConditionResult{Name: name, EvaluatedAt: r.succeededAt}
+func (r *cachedResult) condition(of *v1alpha1.GateCondition, n gate.Number) gate.ConditionResult {
+	c := gate.ConditionResult{Name: of.Name, AbsentMeets: of.Absent == v1alpha1.AbsentMet, EvaluatedAt: r.succeededAt}
 	if n.Known {
 		c.Number = n
 	}

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 )
 
 // queryFailure is a query whose last result is a failure or incomplete.
@@ -34,9 +37,9 @@ func failureOf(query string, result *cachedResult) (queryFailure, bool) {
 	return queryFailure{}, false
 }
 
-// failureMessages returns a message for each gate with failing or incomplete queries. Only
-// plans of the version and the source that the gate used last count.
-func (c *Cache) failureMessages() map[string]string {
+// faults returns the faults of each gate that has any. Only plans of the version and the source that the
+// gate used last count.
+func (c *Cache) faults() map[string]gatestate.QueryFaults {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	latest := map[string]*queryPlan{}
@@ -45,7 +48,7 @@ func (c *Cache) failureMessages() map[string]string {
 			latest[key.Gate] = p
 		}
 	}
-	failures := map[string][]queryFailure{}
+	failures, conditions := map[string][]queryFailure{}, map[string]conditionResults{}
 	for key, p := range c.plans {
 		if used := latest[key.Gate].key; key.Version != used.Version || key.SourceID != used.SourceID {
 			continue
@@ -55,13 +58,56 @@ func (c *Cache) failureMessages() map[string]string {
 			if f, failed := failureOf(q.Name, cmp.Or(q.renderError, c.results[q.cacheKey])); failed {
 				failures[key.Gate] = append(failures[key.Gate], f)
 			}
+			if q.Condition != nil && !q.isFleetScoped() {
+				conditions[key.Gate] = conditions[key.Gate].add(q.Condition, c.results[q.cacheKey])
+			}
 		}
 	}
-	messages := make(map[string]string, len(failures))
+	faults := map[string]gatestate.QueryFaults{}
 	for gateName, list := range failures {
-		messages[gateName] = failureMessage(list)
+		faults[gateName] = gatestate.QueryFaults{Failing: failureMessage(list)}
 	}
-	return messages
+	for gateName, results := range conditions {
+		if excluding := results.excluding(); excluding != "" {
+			faults[gateName] = gatestate.QueryFaults{Failing: faults[gateName].Failing, Excluding: excluding}
+		}
+	}
+	return faults
+}
+
+// conditionResults say of each condition of a gate whether a recent result has a series, and meets it for any cluster.
+type conditionResults map[string]struct{ hasSeries, isMet bool }
+
+// add adds the result of a condition for one shape of jobs. Failed and incomplete results say nothing about the
+// others, so they count as met.
+func (r conditionResults) add(of *v1alpha1.GateCondition, result *cachedResult) conditionResults {
+	if r == nil {
+		r = conditionResults{}
+	}
+	seen := r[of.Name]
+	seen.isMet = seen.isMet || result == nil || result.err != nil || result.values == nil || result.mayLackClusters() || of.Absent == v1alpha1.AbsentMet
+	if result != nil {
+		for _, n := range result.values {
+			seen.hasSeries, seen.isMet = true, seen.isMet || n.Known && n.Value != 0
+		}
+	}
+	r[of.Name] = seen
+	return r
+}
+
+// excluding says which conditions no cluster meets; empty = none.
+func (r conditionResults) excluding() string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		switch seen := r[name]; {
+		case seen.isMet:
+		case seen.hasSeries:
+			texts = append(texts, "condition "+name+" is 0 for each cluster: a comparison without bool keeps the value 0")
+		default:
+			texts = append(texts, "condition "+name+" has no series for any cluster: if clusters may lack it, set absent: Met")
+		}
+	}
+	return strings.Join(texts, "; ")
 }
 
 // failureMessage names each failing query once, with the reason and the last success of

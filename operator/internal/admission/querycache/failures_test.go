@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -73,4 +75,33 @@ func TestFailureMessageWithoutSuccess(t *testing.T) {
 	f.wantFailureMessage(t, "the query has never succeeded", "failing: conditions/freeze: too heavy")
 	f.clock.add(timing.UnusedResultTTL + time.Second)
 	f.wantFailureMessage(t, "no workload needs the query", "")
+}
+
+// A condition that no cluster meets is named, with what to do. One that fails, or is met for another shape, is not.
+func TestConditionsThatExcludeEveryCluster(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		absent v1alpha1.AbsentCondition
+		result query.Result
+		want   string
+	}{
+		{"met by one cluster", "", series("cluster1", 1.0, "cluster2", 0.0), ""},
+		{"0 for each", "", series("cluster1", 0.0, "cluster2", 0.0), "condition power is 0 for each cluster: a comparison without bool keeps the value 0"},
+		{"no series", "", query.Result{}, "condition power has no series for any cluster: if clusters may lack it, set absent: Met"},
+		{"no series, which meets it", v1alpha1.AbsentMet, query.Result{}, ""},
+		{"an incomplete result", "", query.Result{Failed: map[string]string{"cluster3": "timeout"}}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newConditionFixture()
+			f.gate.Spec.Conditions = []v1alpha1.GateCondition{{Name: "power", Query: "power_ok", Scope: v1alpha1.ScopeCluster, Absent: tc.absent}}
+			f.source.responses["power_ok"] = tc.result
+			f.results(t)
+			var got gatestate.QueryFaults
+			f.OnFaults(func(faults map[string]gatestate.QueryFaults) { got = faults["gpu"] })
+			f.cleanUp()
+			if got.Excluding != tc.want {
+				t.Errorf("got %q, want %q", got.Excluding, tc.want)
+			}
+		})
+	}
 }

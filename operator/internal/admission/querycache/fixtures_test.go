@@ -271,7 +271,7 @@ func (f *fixture) refreshQueue() workqueue.TypedInterface[gatestate.QueryKey] {
 // failureMessage runs a cleanup and returns the message for the gate.
 func (f *fixture) failureMessage() string {
 	message := ""
-	f.OnFailing(func(messages map[string]string) { message = messages["gpu"] })
+	f.OnFaults(func(faults map[string]gatestate.QueryFaults) { message = faults["gpu"].Failing })
 	f.cleanUp()
 	return message
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 )
 
@@ -30,7 +31,7 @@ func fleetOf(results []queryResult) gate.Fleet {
 			fleet.Incomplete = true
 		}
 		if q.isFleetScoped() {
-			fleet.Conditions = append(fleet.Conditions, q.result.fleetCondition(q.Condition.Name))
+			fleet.Conditions = append(fleet.Conditions, q.result.fleetCondition(q.Condition))
 		}
 	}
 	return fleet
@@ -42,13 +43,13 @@ func fleetOf(results []queryResult) gate.Fleet {
 // nothing says which clusters the response lacks, the result is partial as well: the value may
 // be that of a part of the data. Without a value, EvaluatedAt is the time since when responses
 // are incomplete.
-func (r *cachedResult) fleetCondition(name string) gate.ConditionResult {
+func (r *cachedResult) fleetCondition(of *v1alpha1.GateCondition) gate.ConditionResult {
 	met := 0.0
 	if r.hasNonZeroValue() {
 		met = 1
 	}
 	hasSeries := len(r.values)+len(r.unmappedValues) > 0
-	c := r.condition(name, gate.Number{Value: met, Known: hasSeries})
+	c := r.condition(of, gate.Number{Value: met, Known: hasSeries})
 	isWhole := r.failedClusters != nil || r.lacksWholeClusters && r.hasNonZeroCluster()
 	c.Partial = r.incomplete && (met == 0 || !isWhole)
 	if c.Partial && (met != 0 || !hasSeries) {

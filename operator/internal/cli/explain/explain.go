@@ -3,6 +3,8 @@
 package explain
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
@@ -13,14 +15,24 @@ func New(a *command.App) *cobra.Command {
 	explain := &cobra.Command{
 		Use:   "explain",
 		Short: "Explain a score, a placement decision or a waiting workload",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return command.Usagef("can't explain %q: choose workload, policy or cluster", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: `Explain a score, a placement decision or a waiting workload.
+
+explain KIND/NAME is short for explain workload KIND/NAME, such as explain job/train-1.`,
 	}
-	explain.AddCommand(newExplainWorkload(a), newExplainPolicy(a), newExplainCluster(a))
+	workload := newExplainWorkload(a)
+	explain.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 && (len(args) > 1 || !strings.Contains(args[0], "/")) {
+			return command.Usagef("can't explain %q: choose workload, policy, cluster or KIND/NAME of a job", args[0])
+		}
+		return nil
+	}
+	explain.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return workload.RunE(cmd, args)
+	}
+	explain.Flags().AddFlagSet(workload.Flags())
+	explain.AddCommand(workload, newExplainPolicy(a), newExplainCluster(a))
 	return explain
 }

@@ -55,7 +55,7 @@ func New(a *command.App) *cobra.Command {
 		flags   prometheus.Flags
 	)
 	cmd := &cobra.Command{
-		Use:   "lint -f FILE...",
+		Use:   "lint FILE...",
 		Short: "Check the objects of Plimsoll without a cluster",
 		Long: `Check MetricsSources, ScoringPolicies, PlacementGates, CapacityPolicies, ReclaimPolicies and
 TrialPolicies without a cluster.
@@ -75,14 +75,14 @@ code is 1 if there are findings.
 
 --as-rules prints the queries as recording rules instead, so that promtool and other linters
 can read them.`,
-		Example: "  kubectl plimsoll lint -f policies/\n  kustomize build . | kubectl plimsoll lint -f -\n  kubectl get scoringpolicies -o yaml | kubectl plimsoll lint -f -\n  kubectl plimsoll lint -f policies/ --as-rules | promtool check rules /dev/stdin",
-		Args:    command.ExactArgs(0, "no arguments besides -f FILE"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: "  kubectl plimsoll lint policies/\n  kustomize build . | kubectl plimsoll lint -f -\n  kubectl get scoringpolicies -o yaml | kubectl plimsoll lint -f -\n  kubectl plimsoll lint policies/ --as-rules | promtool check rules /dev/stdin",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files = append(files, args...)
 			if err := errors.Join(out.Check(), flags.Check()); err != nil {
 				return err
 			}
 			if len(files) == 0 {
-				return command.Usagef("set a file or folder with -f; - reads standard input")
+				return command.Usagef("name a file or folder; - reads standard input")
 			}
 			l, err := readDocuments(a, files)
 			if err != nil {

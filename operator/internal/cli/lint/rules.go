@@ -176,7 +176,8 @@ func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
 		if !set {
 			continue
 		}
-		l.checkQuery(d, path, q.Expr, q.Variables(), querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel})
+		l.checkQuery(d, path, q.Expr, q.Variables(), querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel,
+			AbsentMeets: q.Condition != nil && q.Condition.Absent == v1alpha1.AbsentMet})
 	}
 }
 

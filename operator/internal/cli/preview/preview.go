@@ -2,11 +2,13 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -118,7 +120,8 @@ func preview(ctx context.Context, a *command.App, flags *evaluation.Flags, m *ma
 	writeOutcomeHints(a.ErrOut, report.Result, e.Compiled.HasTotal, e.Source.Info.ClusterLabel)
 	responses.writeForeignSeries(a.ErrOut, report, req.Clusters)
 	rows := evaluation.Rows(report.Result)
-	err = out.Print(a.Out, rows, func(w io.Writer) { writePreview(w, rows, out.IsWide()) })
+	best := sortByRank(rows, report.Result.Names, e.Compiled.HasTotal)
+	err = out.Print(a.Out, rows, func(w io.Writer) { writePreview(w, a.Paint, rows, best, out.IsWide()) })
 	return errors.Join(err, evaluation.QueryErrors(report))
 }
 
@@ -152,13 +155,35 @@ func listResultClusters(ctx context.Context, req round.Request, label string) ([
 	return names, nil
 }
 
-func writePreview(w io.Writer, rows []evaluation.Row, wide bool) {
+// sortByRank sorts clusters by the score that ranks them, the best first, and returns the best one. Several scores without
+// a total rank nothing: then it returns "".
+func sortByRank(rows []evaluation.Row, names []string, hasTotal bool) (best string) {
+	if !hasTotal && len(names) != 1 || len(rows) == 0 {
+		return ""
+	}
+	ranks := map[string]int32{}
+	for _, r := range rows {
+		if r.Score == names[len(names)-1] {
+			ranks[r.Cluster] = math.MinInt32
+			if r.Value != nil {
+				ranks[r.Cluster] = *r.Value
+			}
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b evaluation.Row) int { return cmp.Compare(ranks[b.Cluster], ranks[a.Cluster]) })
+	if len(ranks) < 2 || ranks[rows[0].Cluster] == math.MinInt32 {
+		return ""
+	}
+	return rows[0].Cluster
+}
+
+func writePreview(w io.Writer, paint format.Painter, rows []evaluation.Row, best string, wide bool) {
 	columns := []string{"CLUSTER", "SCORE", "VALUE", "RAW", "STATE", "OUTCOME"}
 	if wide {
 		columns = slices.Insert(columns, 3, "POINTS")
 	}
 	format.Row(w, columns...)
-	for _, r := range rows {
+	for i, r := range rows {
 		points, raw := "-", "-"
 		if r.Points != nil {
 			points = format.Decimal(format.RoundTenth(*r.Points))
@@ -166,7 +191,11 @@ func writePreview(w io.Writer, rows []evaluation.Row, wide bool) {
 		if r.Raw != nil {
 			raw = format.Raw(*r.Raw)
 		}
-		cells := []string{r.Cluster, r.Score, format.Score(r.Value, "-"), raw, r.State, r.Outcome}
+		outcome := r.Outcome
+		if r.Cluster == best && (i == len(rows)-1 || rows[i+1].Cluster != best) { // the row of the score that ranks
+			outcome = paint.Good(outcome + ", best")
+		}
+		cells := []string{r.Cluster, r.Score, format.Score(r.Value, "-"), raw, r.State, outcome}
 		if wide {
 			cells = slices.Insert(cells, 3, points)
 		}

@@ -24,6 +24,7 @@ func decideConditions(in *input, configured condition.Decision) []conditionDecis
 		{v1alpha1.ConditionReady, decideReady(in)},
 		{v1alpha1.ConditionQueriesValid, decideQueriesValid(in)},
 		{v1alpha1.ConditionQueriesSucceeding, decideQueriesSucceeding(in)},
+		{v1alpha1.ConditionConditionsMeetable, decideConditionsMeetable(in)},
 		{v1alpha1.ConditionPlacementFound, decidePlacementFound(in)},
 		{v1alpha1.ConditionConfigured, configured},
 		{v1alpha1.ConditionScoresFound, decideScoresFound(in)},
@@ -63,7 +64,18 @@ func decideReady(in *input) condition.Decision {
 	if len(in.clusters) == 0 {
 		return condition.False(v1alpha1.ReasonNoDecisions, noDecisionsMessage(in))
 	}
+	if in.faults.Excluding != "" {
+		return condition.True(v1alpha1.ReasonNoneEligible, "decides over "+countClusters(in)+", of which none is eligible: "+in.faults.Excluding)
+	}
 	return condition.True(v1alpha1.ReasonDeciding, "decides over "+countClusters(in))
+}
+
+// decideConditionsMeetable reports the gate's own conditions that exclude every cluster.
+func decideConditionsMeetable(in *input) condition.Decision {
+	if in.faults.Excluding != "" {
+		return condition.False(v1alpha1.ReasonNoneEligible, in.faults.Excluding)
+	}
+	return condition.True(v1alpha1.ReasonMeetable, "each condition was met by a cluster when it was last tested")
 }
 
 func decideQueriesValid(in *input) condition.Decision {
@@ -74,8 +86,8 @@ func decideQueriesValid(in *input) condition.Decision {
 }
 
 func decideQueriesSucceeding(in *input) condition.Decision {
-	if in.failingQueries != "" {
-		return condition.False(v1alpha1.ReasonQueriesFailing, in.failingQueries)
+	if in.faults.Failing != "" {
+		return condition.False(v1alpha1.ReasonQueriesFailing, in.faults.Failing)
 	}
 	return condition.True(v1alpha1.ReasonSucceeding, "every recent query returned a complete result")
 }

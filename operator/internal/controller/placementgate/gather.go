@@ -45,8 +45,7 @@ type input struct {
 	waiting int32
 	// holds are the clusters that the gate holds.
 	holds []ledger.Hold
-	// failingQueries names the failing queries and since when they fail. Empty: none.
-	failingQueries string
+	faults         gatestate.QueryFaults
 	// preempting are the quotas of the queues that preempt and have a check of the gate.
 	preempting []preemptingQuota
 }
@@ -58,7 +57,7 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 		gate: g, invalidQueries: describeInvalidQueries(&g.Spec), nominate: r.opts.Nominate,
 		conflict:       r.opts.Registry.Conflict(g.Name, r.opts.Now()),
 		waiting:        r.opts.Registry.Waiting(g.Name),
-		failingQueries: r.opts.Registry.FailingQueries(g.Name),
+		faults:         r.opts.Registry.QueryFaults(g.Name),
 		requested:      r.opts.Registry.RequestedClusters(g.Name, r.opts.Now()),
 		holds:          r.opts.Ledger.View().HoldsOf(g.Name),
 	}

@@ -114,7 +114,7 @@ func newReconciler(c client.Client, live client.Reader, recorder events.EventRec
 	cache := querycache.New(opts.Sources, opts.Ledger, c, opts.Now)
 	waiting := waitqueue.New(opts.Registry, opts.Now, cache.Refresh)
 	cache.OnRefreshed(waiting.Refreshed)
-	cache.OnFailing(opts.Registry.SetFailingQueries)
+	cache.OnFaults(opts.Registry.SetQueryFaults)
 	opts.Registry.OnChange(func(gateName string) { waiting.MarkDirty(gateName) })
 	r := &Reconciler{
 		client: c, live: live, recorder: recorder, nominateAs: opts.NominateAs, now: opts.Now, cache: cache, elected: elected,

@@ -189,7 +189,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.parked, prometheus.GaugeValue, float64(q.Parked), name)
 		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, age, name)
 		failing := 0.0
-		if c.gates.FailingQueries(name) != "" {
+		if c.gates.QueryFaults(name).Failing != "" {
 			failing = 1
 		}
 		ch <- prometheus.MustNewConstMetric(c.failing, prometheus.GaugeValue, failing, name)

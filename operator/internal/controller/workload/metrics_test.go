@@ -37,7 +37,7 @@ func TestMetricsExposition(t *testing.T) {
 		waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: strconv.Itoa(i)}, Key: gatestate.QueryKey{Gate: "gpu"}, PodSets: podSets})
 	}
 	gates.SetWaiting("gpu", gatestate.WaitSummary{Workloads: 2, Since: fixture.Noon.Add(-90 * time.Second)})
-	gates.SetFailingQueries(map[string]string{"gpu": "fit: connection refused"})
+	gates.SetQueryFaults(map[string]gatestate.QueryFaults{"gpu": {Failing: "fit: connection refused"}})
 	reservations.Debit(ledger.Entry{UID: "a", Cluster: "cluster1", DebitedAt: fixture.Noon.Add(-time.Minute), PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", DevicesPerPod: 8, Pods: 2}}})
 	s := &lifecycle.Situation{Workload: &kueue.Workload{Status: kueue.WorkloadStatus{NominatedClusterNames: []string{"cluster3"}}}}
 	s.Gate.Name = "gpu"

@@ -41,6 +41,8 @@ type Options struct {
 	// Required are labels that the result must have, in addition to ClusterLabel. They are for a
 	// result with several series for each cluster.
 	Required []string
+	// AbsentMeets: a condition without a series is met.
+	AbsentMeets bool
 }
 
 // Finding is a problem and the rule that it breaks.
@@ -66,6 +68,8 @@ const (
 	RuleEverySeries     = "every-series"
 	RuleEvaluationTime  = "evaluation-time"
 	RuleQuantile        = "quantile"
+	RuleZero            = "zero"
+	RuleEvent           = "event"
 	maxLabelsInMessages = 4
 )
 
@@ -96,6 +100,10 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 		l.checkAge(e)
 	case Time:
 		l.checkTime(e)
+	case Condition, FleetCondition:
+		if options.NameLabel == "" && options.Required == nil { // results with objects or devices are no conditions
+			l.checkComparison(e)
+		}
 	}
 	parser.Inspect(e, func(node parser.Node, path []parser.Node) error {
 		switch n := node.(type) {

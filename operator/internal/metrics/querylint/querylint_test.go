@@ -233,6 +233,21 @@ func TestCheckConditions(t *testing.T) {
 		{name: "equal values", expr: `max by (cluster) (a == 1)`},
 		{name: "values that say no", expr: `max by (cluster) (a == 0)`, want: []string{"1:1 constant: all values are 0"}},
 		{name: "no cluster", expr: `sum(a) > 5`, want: []string{"1:1 cluster-label:"}},
+		{name: "equal to 0", expr: `max by (cluster) (a) == 0`, want: []string{"1:1 zero: keeps the value 0, which does not meet a condition: compare with bool, as in x == bool y"}},
+		{name: "below a bound", expr: `max by (cluster) (a) < 5`, want: []string{"1:1 zero:"}},
+		{name: "above a negative bound", expr: `max by (cluster) (a) >= -1`, want: []string{"1:1 zero:"}},
+		{name: "a bound on the left", expr: `0 >= max by (cluster) (a)`, want: []string{"1:1 zero:"}},
+		{name: "not 0", expr: `max by (cluster) (a) != 0`},
+		{name: "with bool", expr: `max by (cluster) (a) == bool 0`},
+		{name: "0 in both operands", expr: `max by (cluster) (a) == 0 or max by (cluster) (b) < 5`, want: []string{"1:1 zero:", "1:30 zero:"}},
+		{name: "0 in the kept operand", expr: `max by (cluster) (a) == 0 and max by (cluster) (b) < 5`, want: []string{"1:1 zero:"}},
+		{name: "two vectors", expr: `max by (cluster) (a) == max by (cluster) (b)`},
+		{name: "events that may never have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`, want: []string{"1:1 event: clusters where no event was counted may have no series x_errors_total, and do not meet the condition: set absent: Met"}},
+		{name: "events that must have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) > 3`},
+		{name: "a counter of work", expr: `sum by (cluster) (rate(x_requests_total[5m])) < bool 3`},
+	})
+	runCases(t, Options{Use: Condition, ClusterLabel: "cluster", AbsentMeets: true}, []checkCase{
+		{name: "events without which the condition is met", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`},
 	})
 	runCases(t, Options{Use: FleetCondition, ClusterLabel: "cluster"}, []checkCase{
 		{name: "no cluster", expr: `sum(a) > 5`},
