@@ -97,7 +97,10 @@ func New(ctx context.Context, q Question) (*Fleet, error) {
 		return nil, err
 	}
 	for _, object := range q.Hub {
-		if object.GetDeletionTimestamp() == nil || len(object.GetFinalizers()) > 0 {
+		if object.GetDeletionTimestamp() == nil {
+			object.SetFinalizers(nil) // no Kueue removes them from the copy
+			hub.WithObjects(object)
+		} else if len(object.GetFinalizers()) > 0 { // the others are about to vanish
 			hub.WithObjects(object)
 		}
 	}
