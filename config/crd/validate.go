@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -53,6 +54,15 @@ func Validate(ctx context.Context, object *unstructured.Unstructured) (field.Err
 		problems = append(problems, found...)
 	}
 	return problems, nil
+}
+
+// UnknownFields returns the paths of the fields of an object that its kind does not have, and none for an unknown kind.
+func UnknownFields(object *unstructured.Unstructured) ([]string, error) {
+	kinds, err := validators()
+	if err != nil || kinds[object.GetKind()] == nil {
+		return nil, err
+	}
+	return pruning.PruneWithOptions(object.DeepCopy().Object, kinds[object.GetKind()].structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}), nil
 }
 
 // blocksRules reports whether the CEL rules can't be evaluated because of a problem. The API

@@ -122,7 +122,7 @@ func (l *linter) readDocument(d *document) error {
 		}
 		return nil
 	}
-	if err != nil {
+	if err != nil && !refused { // else the schema names them
 		for _, m := range manifest.StrictError.FindAllStringSubmatch(err.Error(), -1) {
 			l.add(d, m[1], "unknown field")
 		}

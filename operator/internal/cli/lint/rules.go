@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/dial"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
@@ -33,6 +36,7 @@ func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {
 }
 
 func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
+	l.checkSelector(d, p.Spec.ClusterSelector)
 	label := l.labelOf(p.Spec.SourceRef.Name)
 	if f := p.Spec.Freshness; f != nil {
 		l.checkQuery(d, freshnessPath, f.Query, nil, querylint.Options{Use: querylint.Age, ClusterLabel: label})
@@ -62,8 +66,16 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	}
 }
 
+// checkSelector checks a selector of clusters.
+func (l *linter) checkSelector(d *document, selector *metav1.LabelSelector) {
+	if _, err := hubstate.SelectNames(nil, selector); err != nil {
+		l.add(d, "spec.clusterSelector", "%s", err)
+	}
+}
+
 // checkCapacityPolicy checks the queries of a CapacityPolicy.
 func (l *linter) checkCapacityPolicy(d *document, p *v1alpha1.CapacityPolicy) {
+	l.checkSelector(d, p.Spec.ClusterSelector)
 	for path, q := range capacityQueries(p) {
 		use := querylint.Number
 		if path == freshnessPath {
@@ -128,6 +140,9 @@ func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
 // checkPoints checks the conversion of a score to points.
 func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 	n := &s.Normalize
+	if n.Type == v1alpha1.NormalizeIdentity && querylint.IsRatio(s.Query) {
+		l.add(d, path+".normalize", "Identity takes the values as points, and a ratio is from 0 to 1: use Linear from \"0\" to \"1\"")
+	}
 	if n.Linear != nil && n.Linear.From.Cmp(n.Linear.To) == 0 {
 		l.add(d, path+".normalize.linear", "from and to must differ")
 	}

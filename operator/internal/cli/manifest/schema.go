@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,15 +36,26 @@ func ValidateSchema(document []byte) ([]SchemaProblem, error) {
 	}
 	problems := make([]SchemaProblem, 0, len(found))
 	for _, f := range found {
-		if f.Field != "<nil>" { // repeats another error, without the field
+		isRepeated := slices.ContainsFunc(problems, func(p SchemaProblem) bool { return p.Path == f.Field && p.Message == unquotedNumber })
+		if f.Field != "<nil>" && !isRepeated { // repeats another error, without the field
 			problems = append(problems, SchemaProblem{Path: f.Field, Message: schemaMessage(f)})
 		}
 	}
-	return problems, nil
+	if len(problems) == 0 { // the decoder reports unknown fields
+		return nil, nil
+	}
+	unknown, err := crd.UnknownFields(object)
+	for _, path := range unknown {
+		problems = append(problems, SchemaProblem{Path: path, Message: "unknown field"})
+	}
+	return problems, err
 }
 
 // wrongType is the message about a value of another type.
 var wrongType = regexp.MustCompile(`^must be of type (\S+): "(\S+)"$`)
+
+// unquotedNumber is the message about a decimal fraction where a quantity is expected.
+const unquotedNumber = `must be in quotes, such as "0.1"`
 
 // typeNames are the names of the schema for types of Go.
 var typeNames = map[string]string{"int32": "integer", "int64": "integer", "float64": "number"}
@@ -64,6 +76,9 @@ func schemaMessage(f *field.Error) string {
 			detail = after
 		}
 		if m := wrongType.FindStringSubmatch(detail); m != nil {
+			if m[1] == "integer,string" { // a quantity
+				return unquotedNumber
+			}
 			return fmt.Sprintf("must be of type %s, not %s", cmp.Or(typeNames[m[1]], m[1]), cmp.Or(typeNames[m[2]], m[2]))
 		}
 		return detail

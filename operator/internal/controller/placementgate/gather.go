@@ -44,8 +44,8 @@ type input struct {
 	// waiting is the number of workloads that hold quota and wait for the gate.
 	waiting int32
 	// holds are the clusters that the gate holds.
-	holds []ledger.Hold
-	faults         gatestate.QueryFaults
+	holds  []ledger.Hold
+	faults gatestate.QueryFaults
 	// preempting are the quotas of the queues that preempt and have a check of the gate.
 	preempting []preemptingQuota
 }
@@ -55,11 +55,11 @@ type input struct {
 func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*input, error) {
 	in := &input{
 		gate: g, invalidQueries: describeInvalidQueries(&g.Spec), nominate: r.opts.Nominate,
-		conflict:       r.opts.Registry.Conflict(g.Name, r.opts.Now()),
-		waiting:        r.opts.Registry.Waiting(g.Name),
-		faults:         r.opts.Registry.QueryFaults(g.Name),
-		requested:      r.opts.Registry.RequestedClusters(g.Name, r.opts.Now()),
-		holds:          r.opts.Ledger.View().HoldsOf(g.Name),
+		conflict:  r.opts.Registry.Conflict(g.Name, r.opts.Now()),
+		waiting:   r.opts.Registry.Waiting(g.Name),
+		faults:    r.opts.Registry.QueryFaults(g.Name),
+		requested: r.opts.Registry.RequestedClusters(g.Name, r.opts.Now()),
+		holds:     r.opts.Ledger.View().HoldsOf(g.Name),
 	}
 	var err error
 	placement := client.ObjectKey{Namespace: g.Spec.PlacementRef.Namespace, Name: g.Spec.PlacementRef.Name}

@@ -4,6 +4,8 @@ import (
 	"regexp"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 )
 
 // checkComparison reports a comparison that decides a condition in another way than it reads: one that keeps the value 0,
@@ -91,4 +93,20 @@ func eventCounter(e parser.Expr) (name string) {
 		return nil
 	})
 	return name
+}
+
+// IsRatio reports whether a query is the quotient of two vectors, which is not multiplied by a number.
+func IsRatio(query string) bool {
+	e, problems := promql.Parse(query)
+	if len(problems) > 0 {
+		return false
+	}
+	n, ok := unwrap(e).(*parser.BinaryExpr)
+	return ok && n.Op == parser.DIV && isVector(n.LHS) && isVector(n.RHS) && !isMultiple(n.LHS)
+}
+
+// isMultiple reports whether an expression is a product with a number.
+func isMultiple(e parser.Expr) bool {
+	n, ok := unwrap(e).(*parser.BinaryExpr)
+	return ok && n.Op == parser.MUL && (number(n.LHS) != nil || number(n.RHS) != nil)
 }

@@ -166,6 +166,9 @@ func (f flow) aggregated(n *parser.AggregateExpr) labelSet {
 	input := f.of(n.Expr)
 	switch n.Op {
 	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
+		if k, ok := unwrap(n.Param).(*parser.NumberLiteral); ok && k.Val == 1 && n.Op != parser.LIMIT_RATIO && len(n.Grouping) > 0 && !n.Without {
+			return input.only(n.Grouping) // one series for each value
+		}
 		return input
 	}
 	result := input.without(n.Grouping)
@@ -212,7 +215,10 @@ func (f flow) relabeled(n *parser.Call, input labelSet) labelSet {
 	sources := n.Args[3:]
 	if n.Func.Name == "label_replace" {
 		value := textOf(n.Args[2])
-		if value != "" && !strings.Contains(value, "$") {
+		switch {
+		case value == "" && name.Val == f.cluster: // an empty label is none
+			return f.note(n, input, input.without([]string{name.Val}))
+		case value != "" && !strings.Contains(value, "$"):
 			result.fixed[name.Val] = true
 		}
 		isWhole := wholeValue.MatchString(textOf(n.Args[4])) && (strings.Contains(value, "$1") || strings.Contains(value, "${1}"))

@@ -69,6 +69,7 @@ const (
 	RuleEvaluationTime  = "evaluation-time"
 	RuleQuantile        = "quantile"
 	RuleZero            = "zero"
+	RuleOneCluster      = "one-cluster"
 	RuleEvent           = "event"
 	maxLabelsInMessages = 4
 )
@@ -79,6 +80,8 @@ type linter struct {
 	text     string
 	options  Options
 	findings []Finding
+	// isOneCluster: all series of the result have the same cluster.
+	isOneCluster bool
 }
 
 // Check returns the findings of a parsed query in the order of their positions. text is
@@ -144,6 +147,7 @@ func (l *linter) addAt(rule string, offset int, format string, args ...any) {
 // checkResult checks that the result has one series for each cluster.
 func (l *linter) checkResult(e parser.Expr) {
 	result := l.of(e)
+	l.isOneCluster = l.cluster != "" && result.fixed[l.cluster]
 	if l.cluster != "" && !result.may(l.cluster) {
 		at := result.lostAt
 		if at == nil {

@@ -1,6 +1,9 @@
 package querylint
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // kind is the type of a metric, as far as its name says.
 type kind uint8
@@ -16,7 +19,7 @@ const (
 // recording rules and of DCGM.
 func kindOf(metric string) kind {
 	switch {
-	case strings.Contains(metric, ":"):
+	case level(metric) != "":
 		return recorded
 	case strings.HasPrefix(metric, "DCGM_FI_"):
 		return dcgmKind(metric)
@@ -49,11 +52,14 @@ func dcgmKind(metric string) kind {
 	return gauge
 }
 
+// servers are programs whose own metrics have their name and a colon, as recorded metrics have.
+var servers = []string{"vllm", "sglang"}
+
 // level returns the part of a recorded metric's name that lists the labels of its series,
 // such as "cluster_model" of cluster_model:plimsoll_devices:sum, or "".
 func level(metric string) string {
 	before, _, ok := strings.Cut(metric, ":")
-	if !ok {
+	if !ok || slices.Contains(servers, before) {
 		return ""
 	}
 	return before

@@ -27,10 +27,21 @@ func (l *linter) checkSelector(n *parser.VectorSelector, path []parser.Node) {
 		}
 		return
 	}
+	if i := slices.IndexFunc(n.LabelMatchers, l.selectsCluster); i >= 0 && l.isOneCluster {
+		l.add(RuleOneCluster, n, "reads %s only: the other clusters have no series", n.LabelMatchers[i].Value)
+	}
 	if kindOf(name) == counter && !usesGrowth(n, path) {
 		l.add(RuleRawCounter, n, "%s only grows until its process restarts: use rate(%s[5m]) or increase(%s[1h])", name, name, name)
 	}
 }
+
+// selectsCluster reports whether a matcher selects one cluster by name.
+func (l *linter) selectsCluster(m *labels.Matcher) bool {
+	return m.Name == l.cluster && m.Type == labels.MatchEqual && plainName.MatchString(m.Value)
+}
+
+// plainName is the name of a cluster, and not a variable.
+var plainName = regexp.MustCompile(`^[a-z0-9][-a-z0-9.]*$`)
 
 // checkEvaluationTime reports a selector or subquery that reads another time than that of the
 // evaluation or before it. at is the time of @ in milliseconds, or nil.
@@ -139,6 +150,11 @@ func isInHistogramFunction(path []parser.Node) bool {
 // checkCall checks the argument of rate, irate and increase. The name of a native histogram
 // has no suffix and looks like that of a gauge. path are the expressions around the call.
 func (l *linter) checkCall(n *parser.Call, path []parser.Node) {
+	if n.Func.Name == "delta" || n.Func.Name == "idelta" {
+		if m, ok := unwrap(n.Args[0]).(*parser.MatrixSelector); ok && kindOf(metricName(m.VectorSelector.(*parser.VectorSelector))) == counter { //nolint:forcetypeassert // always
+			l.add(RuleRawCounter, n, "%s of a counter is negative after a restart: use increase", n.Func.Name)
+		}
+	}
 	if !slices.Contains(rates, n.Func.Name) {
 		return
 	}
