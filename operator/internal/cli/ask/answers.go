@@ -100,6 +100,7 @@ func (j *Job) outcome(a *command.App) string {
 		return a.Paint.Good("now")
 	case whatif.Never, whatif.Unknown:
 		return a.Paint.Bad(strings.ToLower(string(j.Outcome)))
+	case whatif.Later:
 	}
 	return a.Paint.Warning("later")
 }

@@ -44,7 +44,7 @@ func holdsForZero(n *parser.BinaryExpr) bool {
 	default:
 		return false
 	}
-	switch n.Op { //nolint:exhaustive // the comparisons
+	switch n.Op {
 	case parser.EQLC:
 		return left == right
 	case parser.NEQ:
