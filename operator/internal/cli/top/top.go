@@ -60,7 +60,7 @@ func New(a *command.App) *cobra.Command {
 		Short: "Show free devices and scores of each cluster",
 		Long: `Show free devices and scores of each cluster.
 
-Scores are read from the hub. Free devices are queried from the Prometheus or Thanos of
+Scores are read from the hub, if there is one. Free devices are queried from the Prometheus or Thanos of
 --prometheus, which must evaluate the shipped recording rules. A warning names each response that
 lacks data: the sums are then too small.`,
 		Example: "  kubectl plimsoll top --prometheus http://localhost:9090 -o wide",
@@ -87,13 +87,12 @@ lacks data: the sums are then too small.`,
 }
 
 func top(ctx context.Context, a *command.App, flags *prometheus.Flags) ([]topRow, error) {
-	c, _, err := hubclient.Connect(a)
-	if err != nil {
+	scores, err := readScores(ctx, a)
+	if err != nil && flags.URL == "" {
 		return nil, err
 	}
-	scores, err := hubclient.ReadScores(ctx, c)
 	if err != nil {
-		return nil, hubclient.Reading("read hub", err)
+		_, _ = fmt.Fprintf(a.ErrOut, "without scores, because the hub can't be read: %v\n", err)
 	}
 	devices := map[string][]deviceCounts{}
 	if flags.URL != "" {
@@ -108,6 +107,16 @@ func top(ctx context.Context, a *command.App, flags *prometheus.Flags) ([]topRow
 		rows = append(rows, topRow{Cluster: name, Devices: devices[name], Scores: scores[name]})
 	}
 	return rows, nil
+}
+
+// readScores returns the scores of the hub, by cluster and score key.
+func readScores(ctx context.Context, a *command.App) (map[string]map[string]gate.Score, error) {
+	c, _, err := hubclient.Connect(a)
+	if err != nil {
+		return nil, err
+	}
+	scores, err := hubclient.ReadScores(ctx, c)
+	return scores, hubclient.Reading("read hub", err)
 }
 
 // queryDevices returns the devices of each cluster, by resource and model.
