@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +11,7 @@ import (
 // fails. It returns the smallest world that it found. fails runs a world; attempts bounds the runs.
 func Shrink(s Spec, attempts int, fails func(Spec) bool) Spec {
 	try := func(smaller Spec) bool {
-		if attempts <= 0 {
+		if attempts <= 0 || !smaller.hasQueues() {
 			return false
 		}
 		attempts--
@@ -36,6 +37,15 @@ func Shrink(s Spec, attempts int, fails func(Spec) bool) Spec {
 		}
 	}
 	return s
+}
+
+// hasQueues reports whether the world has the queues that it refers to.
+func (s *Spec) hasQueues() bool {
+	has := func(queue string) bool {
+		return slices.ContainsFunc(s.Queues, func(q Queue) bool { return q.Name == cmp.Or(queue, "gpu") })
+	}
+	isMissing := func(j Job) bool { return !has(j.Queue) }
+	return !slices.ContainsFunc(s.Jobs, isMissing) && (s.Settings.Trial == nil || has(s.Settings.Trial.QueueName)) || len(s.Queues) == 0
 }
 
 // shrinkList removes parts of a list, from halves to single elements.
