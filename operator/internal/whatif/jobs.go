@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +21,9 @@ import (
 
 // queueLabel names the LocalQueue of a job.
 const queueLabel = "kueue.x-k8s.io/queue-name"
+
+// minParallelism is the annotation with the smallest number of pods that a Job may start with.
+const minParallelism = "kueue.x-k8s.io/job-min-parallelism"
 
 // kinds are the kinds of jobs that Kueue manages, with how their pods are read. Fields that a manifest leaves out have
 // the defaults of the kind.
@@ -95,6 +100,9 @@ func WorkloadOf(manifest *unstructured.Unstructured, namespace string) (*kueue.W
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: manifest.GetAPIVersion(), Kind: manifest.GetKind(), Name: job}}},
 		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(manifest.GetLabels()[queueLabel]), PodSets: podSets},
 	}
+	if least, err := strconv.ParseInt(manifest.GetAnnotations()[minParallelism], 10, 32); err == nil && manifest.GetKind() == "Job" {
+		wl.Spec.PodSets[0].MinCount = new(int32(least))
+	}
 	if manifest.GetKind() == "Workload" {
 		queue, _, _ := unstructured.NestedString(manifest.Object, "spec", "queueName")
 		wl.Name, wl.OwnerReferences, wl.Spec.QueueName = job, manifest.GetOwnerReferences(), kueue.LocalQueueName(queue)
@@ -132,9 +140,29 @@ func podSetsOf(manifest *unstructured.Unstructured) ([]kueue.PodSet, error) {
 			return nil, fmt.Errorf("the template of pods %s must have containers", p.Name)
 		default:
 			setRequests(&p.Template.Spec)
+			p.TopologyRequest = cmp.Or(p.TopologyRequest, topologyOf(p.Template.Annotations))
 		}
 	}
 	return podSets, nil
+}
+
+// topologyOf reads the annotations of a pod template that Kueue reads; nil = there are none.
+func topologyOf(annotations map[string]string) *kueue.PodSetTopologyRequest {
+	text := func(name string) *string {
+		if value, ok := annotations[name]; ok {
+			return &value
+		}
+		return nil
+	}
+	r := &kueue.PodSetTopologyRequest{Required: text(kueue.PodSetRequiredTopologyAnnotation), Preferred: text(kueue.PodSetPreferredTopologyAnnotation),
+		PodSetSliceRequiredTopology: text(kueue.PodSetSliceRequiredTopologyAnnotation)}
+	if size, err := strconv.ParseInt(annotations[kueue.PodSetSliceSizeAnnotation], 10, 32); err == nil {
+		r.PodSetSliceSize = new(int32(size))
+	}
+	if r.Required == nil && r.Preferred == nil && r.PodSetSliceRequiredTopology == nil {
+		return nil
+	}
+	return r
 }
 
 // jobSpec is that of a batch/v1 Job.
@@ -169,7 +197,7 @@ func podSetsOfJobSet(o struct {
 	}
 }) (all []kueue.PodSet) {
 	for _, r := range o.Spec.ReplicatedJobs {
-		all = append(all, podSets(r.Name, ptr.Deref(r.Replicas, 1)*r.Template.Spec.pods(), r.Template.Spec.Template)...)
+		all = append(all, podSets(r.Name, times(ptr.Deref(r.Replicas, 1), r.Template.Spec.pods()), r.Template.Spec.Template)...)
 	}
 	return all
 }
@@ -185,7 +213,7 @@ func podSetsOfLeaderWorkerSet(o struct {
 	}
 }) []kueue.PodSet {
 	t, groups := o.Spec.LeaderWorkerTemplate, ptr.Deref(o.Spec.Replicas, 1)
-	workers := groups * ptr.Deref(t.Size, 1)
+	workers := times(groups, ptr.Deref(t.Size, 1))
 	if t.LeaderTemplate == nil {
 		return podSets("worker", workers, t.WorkerTemplate)
 	}
@@ -208,7 +236,7 @@ type rayCluster struct {
 func (c rayCluster) podSets() []kueue.PodSet {
 	all := podSets("head", 1, c.HeadGroupSpec.Template)
 	for _, g := range c.WorkerGroupSpecs {
-		all = append(all, podSets(g.GroupName, ptr.Deref(g.Replicas, 1)*ptr.Deref(g.NumOfHosts, 1), g.Template)...)
+		all = append(all, podSets(g.GroupName, times(ptr.Deref(g.Replicas, 1), ptr.Deref(g.NumOfHosts, 1)), g.Template)...)
 	}
 	return all
 }
@@ -223,11 +251,15 @@ func (r roles) podSets() (all []kueue.PodSet) {
 	return all
 }
 
-// podSetsOfAppWrapper are those of the wrapped objects. An object of another kind, such as a Service, has none.
+// podSetsOfAppWrapper are those of the wrapped objects. An object of another kind, such as a Service, has none, unless the
+// AppWrapper says which.
 func podSetsOfAppWrapper(manifest []byte) (all []kueue.PodSet, err error) {
 	var o struct {
 		Spec struct {
-			Components []struct{ Template map[string]any }
+			Components []struct {
+				Template map[string]any
+				PodSets  []any
+			}
 		}
 	}
 	if err := unmarshal(manifest, &o); err != nil {
@@ -235,7 +267,7 @@ func podSetsOfAppWrapper(manifest []byte) (all []kueue.PodSet, err error) {
 	}
 	for i, component := range o.Spec.Components {
 		wrapped := &unstructured.Unstructured{Object: component.Template}
-		if !IsJob(wrapped) {
+		if !IsJob(wrapped) && len(component.PodSets) == 0 {
 			continue
 		}
 		podSets, err := podSetsOf(wrapped)
@@ -274,6 +306,14 @@ func unmarshal(manifest []byte, into any) error {
 	return fmt.Errorf("%s: must be of type %s, not %s", strings.Join(fields, "."), wrong.Type, wrong.Value)
 }
 
+// times multiplies numbers of pods. A negative factor gives a negative number, and too many are the largest number.
+func times(a, b int32) int32 {
+	if a < 0 || b < 0 {
+		return -1
+	}
+	return int32(min(int64(a)*int64(b), math.MaxInt32)) //nolint:gosec // bounded
+}
+
 // podSets is a list of one pod set.
 func podSets(name string, count int32, template *corev1.PodTemplateSpec) []kueue.PodSet {
 	return []kueue.PodSet{{Name: kueue.NewPodSetReference(cmp.Or(strings.ToLower(name), string(kueue.DefaultPodSetName))), Count: count, Template: ptr.Deref(template, corev1.PodTemplateSpec{})}}
@@ -284,9 +324,10 @@ func setRequests(spec *corev1.PodSpec) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			r := &containers[i].Resources
-			missing := maps.Clone(r.Limits)
-			maps.Copy(missing, r.Requests)
-			r.Requests = missing
+			requests := corev1.ResourceList{}
+			maps.Copy(requests, r.Limits)
+			maps.Copy(requests, r.Requests)
+			r.Requests = requests
 		}
 	}
 }

@@ -39,6 +39,9 @@ func TestPodSetsOfKinds(t *testing.T) {
 		  {template: {apiVersion: v1, kind: Service}}, {template: {apiVersion: batch/v1, kind: Job, spec: {parallelism: 2, template: ` + pods("a") + `}}}]}}`, "main-1 2 a"},
 		{"a Workload", `{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {name: j}, spec: {podSets: [{name: x, count: 5, template: ` + pods("a") + `}]}}`, "x 5 a"},
 
+		{"too many pods", `{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: j}, spec: {replicatedJobs: [{name: a, replicas: 2147483647, template: {spec: {parallelism: 2147483647, template: ` + pods("a") + `}}}]}}`, "a 2147483647 a"},
+		{"two negative numbers", `{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: j}, spec: {replicas: -1, leaderWorkerTemplate: {size: -1, workerTemplate: ` + pods("b") + `}}}`, "leaderworkerset/j: the number of pods worker must not be negative"},
+		{"an AppWrapper of an unknown kind with pods", `{apiVersion: workload.codeflare.dev/v1beta2, kind: AppWrapper, metadata: {name: j}, spec: {components: [{template: {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob}, podSets: [{replicas: 4}]}]}}`, "appwrapper/j: spec.components[0].template: the pods of a TrainJob are not known"},
 		{"no pods", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 0, template: ` + pods("a") + `}}`, "job/j: has no pods"},
 		{"no template", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {}}`, "job/j: the template of pods main must have containers"},
 		{"a negative number", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: -2, template: ` + pods("a") + `}}`, "job/j: the number of pods main must not be negative, is -2"},
@@ -66,5 +69,27 @@ func TestPodSetsOfKinds(t *testing.T) {
 				t.Errorf("got %q, want %q", text, tc.want)
 			}
 		})
+	}
+}
+
+// A container may state requests without limits, and annotations that Kueue reads.
+func TestRequestsAndAnnotations(t *testing.T) {
+	manifest := &unstructured.Unstructured{}
+	text := `{apiVersion: batch/v1, kind: Job, metadata: {name: j, annotations: {kueue.x-k8s.io/job-min-parallelism: "2"}}, spec: {parallelism: 4, template: {
+	  metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: rack}},
+	  spec: {initContainers: [{name: i}], containers: [{name: c, resources: {requests: {cpu: 1}}}, {name: d, resources: {limits: {cpu: 2}, requests: {memory: 1Gi}}}]}}}}`
+	if err := yaml.Unmarshal([]byte(text), &manifest.Object); err != nil {
+		t.Fatal(err)
+	}
+	wl, err := WorkloadOf(manifest, "team-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := wl.Spec.PodSets[0]
+	if p.MinCount == nil || *p.MinCount != 2 || p.TopologyRequest == nil || *p.TopologyRequest.Required != "rack" {
+		t.Errorf("got at least %v pods and topology %v", p.MinCount, p.TopologyRequest)
+	}
+	if requests := p.Template.Spec.Containers[1].Resources.Requests; requests.Cpu().Value() != 2 || requests.Memory().Value() != 1<<30 {
+		t.Errorf("got requests %v", requests)
 	}
 }

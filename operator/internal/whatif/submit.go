@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 )
@@ -34,6 +35,13 @@ func (f *Fleet) submit(ctx context.Context, wl *kueue.Workload, answer *Answer) 
 		Annotations: maps.Clone(wl.Annotations), OwnerReferences: wl.OwnerReferences}, Spec: *wl.Spec.DeepCopy()}
 	delete(submitted.Annotations, v1alpha1.DispatchAnnotation)
 	submitted.Spec.Active = nil
+	since := now
+	if wl.Status.Admission != nil { // it keeps its place in the order
+		submitted.CreationTimestamp, since = wl.CreationTimestamp, metav1.NewTime(kueuestate.QuotaReservedAt(wl))
+		if record, err := dispatch.Decode(wl.Annotations); err == nil && !record.WaitsSince.IsZero() {
+			submitted.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{WaitsSince: record.WaitsSince}.Encode()
+		}
+	}
 	queue, err := f.queueOf(ctx, wl, answer)
 	if err != nil {
 		return nil, err
@@ -44,14 +52,16 @@ func (f *Fleet) submit(ctx context.Context, wl *kueue.Workload, answer *Answer) 
 			return nil, err
 		}
 	}
-	submitted.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, Reason: kueue.WorkloadQuotaReserved, LastTransitionTime: now}}
-	if submitted.Status.AdmissionChecks, err = f.checksOf(ctx, queue, answer); err != nil {
+	submitted.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, Reason: kueue.WorkloadQuotaReserved, LastTransitionTime: since}}
+	if submitted.Status.AdmissionChecks, err = f.checksOf(ctx, queue, submitted.Status.Admission, answer); err != nil {
 		return nil, err
 	}
 	existing := &kueue.Workload{}
 	if found, err := hubstate.Find(ctx, f.hub, client.ObjectKeyFromObject(wl), existing); err != nil {
 		return nil, err
 	} else if found {
+		f.explainer.Forget(client.ObjectKeyFromObject(existing))
+		f.ledger.Commit(f.ledger.View(), string(existing.UID), nil, nil, nil)
 		if err := f.hub.Delete(ctx, existing); err != nil {
 			return nil, fmt.Errorf("replace the Workload of the job: %w", err)
 		}
@@ -74,7 +84,12 @@ func (f *Fleet) uidOf(wl *kueue.Workload) types.UID {
 func (f *Fleet) queueOf(ctx context.Context, wl *kueue.Workload, answer *Answer) (*kueue.ClusterQueue, error) {
 	if wl.Status.Admission != nil {
 		queue := &kueue.ClusterQueue{}
-		return queue, f.hub.Get(ctx, client.ObjectKey{Name: string(wl.Status.Admission.ClusterQueue)}, queue)
+		found, err := hubstate.Find(ctx, f.hub, client.ObjectKey{Name: string(wl.Status.Admission.ClusterQueue)}, queue)
+		if err != nil || !found {
+			answer.Assumed = append(answer.Assumed, fmt.Sprintf("ClusterQueue %s, which does not exist, has no checks", wl.Status.Admission.ClusterQueue))
+			return nil, err
+		}
+		return queue, nil
 	}
 	queues := &kueue.ClusterQueueList{}
 	if err := f.hub.List(ctx, queues); err != nil {
@@ -178,10 +193,10 @@ func requestedBy(pod *corev1.PodSpec) []corev1.ResourceName {
 
 // checksOf are the checks of a workload of the queue, with one of the gate. A gate that maintains a MultiKueueConfig, and
 // one without a hub, sends jobs to workers.
-func (f *Fleet) checksOf(ctx context.Context, queue *kueue.ClusterQueue, answer *Answer) ([]kueue.AdmissionCheckState, error) {
+func (f *Fleet) checksOf(ctx context.Context, queue *kueue.ClusterQueue, admission *kueue.Admission, answer *Answer) ([]kueue.AdmissionCheckState, error) {
 	states := map[string]kueue.CheckState{}
 	hasOwn, multiKueue, workers := false, "", ""
-	for _, name := range CheckNames(queue) {
+	for _, name := range kueuestate.ChecksFor(queue, admission) {
 		check, err := hubstate.AdmissionCheck(ctx, f.hub, name)
 		if err != nil {
 			return nil, err
@@ -217,16 +232,6 @@ func (f *Fleet) checksOf(ctx context.Context, queue *kueue.ClusterQueue, answer 
 		checks = append(checks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(name), State: states[name], LastTransitionTime: metav1.NewTime(f.opts.Now())})
 	}
 	return checks, nil
-}
-
-// CheckNames are the admission checks of a queue, which may be nil.
-func CheckNames(queue *kueue.ClusterQueue) (names []string) {
-	if queue != nil && queue.Spec.AdmissionChecksStrategy != nil {
-		for _, rule := range queue.Spec.AdmissionChecksStrategy.AdmissionChecks {
-			names = append(names, string(rule.Name))
-		}
-	}
-	return names
 }
 
 // connect adds what the gate needs and the hub does not have: checks for the gate and for MultiKueue, with a configuration

@@ -53,6 +53,8 @@ type Fleet struct {
 	explainer *workload.Reconciler
 	names     []string
 	asked     int
+	// answers about workloads of the hub.
+	answers map[client.ObjectKey]*Answer
 }
 
 // Outcome is what happens to a job if it is submitted now.
@@ -104,9 +106,11 @@ func New(ctx context.Context, q Question) (*Fleet, error) {
 			hub.WithObjects(object)
 		}
 	}
-	f := &Fleet{gate: q.Gate, hub: hub.Build(), ledger: ledger.New(ledgerSettle, ledgerTTL), gates: gatestate.New()}
+	f := &Fleet{gate: q.Gate, hub: hub.Build(), ledger: ledger.New(ledgerSettle, ledgerTTL), gates: gatestate.New(), answers: map[client.ObjectKey]*Answer{}}
 	for _, c := range q.Clusters {
-		f.names = append(f.names, c.Name)
+		if !slices.Contains(f.names, c.Name) {
+			f.names = append(f.names, c.Name)
+		}
 	}
 	sources := &query.Sources{}
 	source := q.Source
@@ -125,6 +129,12 @@ func New(ctx context.Context, q Question) (*Fleet, error) {
 // devices of a job that starts are taken for the jobs that are asked about later.
 func (f *Fleet) Ask(ctx context.Context, wl *kueue.Workload) (*Answer, error) {
 	answer := &Answer{Job: wl.Name}
+	if wl.UID != "" { // of the hub: it is decided once
+		if earlier := f.answers[client.ObjectKeyFromObject(wl)]; earlier != nil {
+			return earlier, nil
+		}
+		f.answers[client.ObjectKeyFromObject(wl)] = answer
+	}
 	for _, owner := range wl.OwnerReferences[:min(1, len(wl.OwnerReferences))] {
 		answer.Job = strings.ToLower(owner.Kind) + "/" + owner.Name
 	}
@@ -151,7 +161,6 @@ func (f *Fleet) Ask(ctx context.Context, wl *kueue.Workload) (*Answer, error) {
 			return nil, err
 		}
 	}
-	f.explainer.Forget(key)
 	if err := f.hub.Delete(ctx, submitted); err != nil {
 		return nil, fmt.Errorf("remove the copy of the job: %w", err)
 	}

@@ -157,15 +157,29 @@ func LacksChecks(queue *kueue.ClusterQueue, wl *kueue.Workload) bool {
 	if queue.Spec.AdmissionChecksStrategy == nil || wl.Status.Admission == nil {
 		return false
 	}
-	return slices.ContainsFunc(queue.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
-		applies := len(rule.OnFlavors) == 0
-		for _, assignment := range wl.Status.Admission.PodSetAssignments {
-			for _, flavor := range assignment.Flavors {
-				applies = applies || slices.Contains(rule.OnFlavors, flavor)
+	return slices.ContainsFunc(ChecksFor(queue, wl.Status.Admission), func(name string) bool { return FindCheck(wl, name) == nil })
+}
+
+// ChecksFor are the admission checks that a queue, which may be nil, gives a workload with these flavors. nil stands for any
+// flavors.
+func ChecksFor(queue *kueue.ClusterQueue, admission *kueue.Admission) (names []string) {
+	if queue == nil || queue.Spec.AdmissionChecksStrategy == nil {
+		return nil
+	}
+	for _, rule := range queue.Spec.AdmissionChecksStrategy.AdmissionChecks {
+		applies := len(rule.OnFlavors) == 0 || admission == nil
+		if !applies {
+			for _, assignment := range admission.PodSetAssignments {
+				for _, flavor := range assignment.Flavors {
+					applies = applies || slices.Contains(rule.OnFlavors, flavor)
+				}
 			}
 		}
-		return applies && FindCheck(wl, string(rule.Name)) == nil
-	})
+		if applies {
+			names = append(names, string(rule.Name))
+		}
+	}
+	return names
 }
 
 // OtherChecksReady reports whether every check except the named ones is Ready.

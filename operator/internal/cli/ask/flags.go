@@ -146,7 +146,7 @@ func (k *asked) readJobs(ctx context.Context) error {
 		wl, err := whatif.WorkloadOf(object, namespace)
 		if err == nil {
 			k.jobs = append(k.jobs, wl)
-		} else if whatif.IsJob(object) || len(others) == 1 {
+		} else if whatif.IsJob(object) || len(others) == 1 && k.question.Workload == "" && !k.question.Waiting {
 			problems = append(problems, err)
 		}
 	}
@@ -168,10 +168,23 @@ func (k *asked) readJobs(ctx context.Context) error {
 	return nil
 }
 
-// waiting are the workloads that hold quota and have no cluster, by priority, then by the time of their quota.
+// waiting are the workloads that hold quota and wait for a gate or for MultiKueue, by priority, then by the time of their
+// quota.
 func (k *asked) waiting() (waiting []*kueue.Workload) {
+	places := map[string]bool{}
 	for _, object := range k.objects {
-		if wl, ok := object.(*kueue.Workload); ok && kueuestate.AcceptsCheckUpdate(wl) && !kueuestate.IsFinished(wl) && !kueuestate.IsAdmitted(wl) && kueuestate.ClusterOf(wl) == "" && len(wl.Status.NominatedClusterNames) == 0 {
+		if check, ok := object.(*kueue.AdmissionCheck); ok {
+			_, isGate := kueuestate.GateOf(check)
+			_, isMultiKueue := kueuestate.MultiKueueConfigOf(check)
+			places[check.Name] = isGate || isMultiKueue
+		}
+	}
+	isPlacing := func(c kueue.AdmissionCheckState) bool {
+		return places[string(c.Name)] && c.State == kueue.CheckStatePending
+	}
+	for _, object := range k.objects {
+		if wl, ok := object.(*kueue.Workload); ok && kueuestate.AcceptsCheckUpdate(wl) && !kueuestate.IsFinished(wl) && !kueuestate.IsAdmitted(wl) && kueuestate.ClusterOf(wl) == "" && len(wl.Status.NominatedClusterNames) == 0 &&
+			wl.DeletionTimestamp == nil && slices.ContainsFunc(wl.Status.AdmissionChecks, isPlacing) {
 			waiting = append(waiting, wl)
 		}
 	}
@@ -241,7 +254,7 @@ func (k *asked) gatesOfQueues() (names []string, err error) {
 			return nil, whatif.NoLocalQueue(key)
 		}
 		queue := queues[locals[key]]
-		for _, check := range whatif.CheckNames(queue) {
+		for _, check := range kueuestate.ChecksFor(queue, nil) {
 			if checks[check] != "" {
 				names = append(names, checks[check])
 			}

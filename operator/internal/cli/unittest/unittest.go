@@ -27,6 +27,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
+	"plimsoll.dev/plimsoll/operator/internal/whatif"
 )
 
 // testFile is a file with tests of a policy, of a gate, or of a gate with the policy that ranks its clusters. Its paths are
@@ -51,6 +52,25 @@ type unitTest struct {
 	Expect map[string]map[string]*int32 `json:"expect"`
 	// Jobs are submitted one after the other.
 	Jobs []expectedJob `json:"jobs"`
+}
+
+// outcomes of a job.
+var outcomes = []whatif.Outcome{whatif.Now, whatif.Later, whatif.Never, whatif.Unknown}
+
+// problem says which expectation of the test is not tested; empty = none.
+func (t *unitTest) problem(hasPolicy, hasGate bool) string {
+	switch {
+	case !hasPolicy && len(t.Expect) > 0:
+		return "expect needs policy: a gate has no scores"
+	case !hasGate && len(t.Jobs) > 0:
+		return "jobs needs gate: a policy decides about no job"
+	}
+	for i := range t.Jobs {
+		if o := t.Jobs[i].Outcome; !slices.Contains(outcomes, o) {
+			return fmt.Sprintf("jobs[%d].outcome must be one of Now, Later, Never, Unknown, not %q", i, o)
+		}
+	}
+	return ""
 }
 
 // missing names the fields that the test lacks; empty = none.
@@ -201,6 +221,9 @@ func readTestFile(a *command.App, file string) (*testSuite, error) {
 	for i := range f.Tests {
 		if missing := f.Tests[i].missing(f.Gate != ""); len(missing) > 0 {
 			return nil, fmt.Errorf("%s: tests[%d]: must set %s", file, i, strings.Join(missing, ", "))
+		}
+		if problem := f.Tests[i].problem(f.Policy != "", f.Gate != ""); problem != "" {
+			return nil, fmt.Errorf("%s: tests[%d]: %s", file, i, problem)
 		}
 		f.Tests[i].Interval = cmp.Or(f.Tests[i].Interval, model.Duration(time.Minute))
 	}

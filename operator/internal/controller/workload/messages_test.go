@@ -44,8 +44,8 @@ func lowScore(cluster, score string) string {
 	return fmt.Sprintf("%s has a score %s below the minimum", cluster, score)
 }
 
-func conditionUnmet(cluster, condition string) string {
-	return fmt.Sprintf("%s does not meet condition %s", cluster, condition)
+func conditionAbsent(cluster, condition string) string {
+	return fmt.Sprintf("%s has no series for condition %s", cluster, condition)
 }
 
 func conditionWithoutResult(condition string) string {

@@ -259,7 +259,7 @@ func TestClusterAndFleetConditions(t *testing.T) {
 	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(Equal("Pending: fleet condition budget is not met"))
 	fleet.update(func(p *fakePrometheus) { p.conditions[budget] = []string{"conditions-1"} })
 	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(Equal(
-		"Pending: " + noneEligible + "; " + conditionUnmet("conditions-1", "power") + ", " + conditionUnmet("conditions-2", "power")))
+		"Pending: " + noneEligible + "; " + conditionAbsent("conditions-1", "power") + ", " + conditionAbsent("conditions-2", "power")))
 	fleet.update(func(p *fakePrometheus) { p.conditions[power] = []string{"conditions-2"} })
 	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"conditions-2"}))
 }
