@@ -100,21 +100,24 @@ func (q *Question) Answer(ctx context.Context, a *command.App, m *manifest.Manif
 	return answers, nil
 }
 
-// readHub copies what decisions depend on. A hub that can't be reached is none; one that refuses is an error, because
-// limits would be missing.
+// readHub copies what decisions depend on. A hub that can't be reached is none. One that answers and does not give all of
+// it is an error, because limits would be missing.
 func (k *asked) readHub(ctx context.Context) error {
 	hub, _, err := hubclient.Connect(k.app)
+	answers := false
 	if err == nil {
 		for _, list := range []client.ObjectList{&kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.CohortList{}, &kueue.ResourceFlavorList{}, &kueue.AdmissionCheckList{},
 			&kueue.MultiKueueConfigList{}, &kueue.MultiKueueClusterList{}, &kueue.WorkloadList{}, &clusterv1.ManagedClusterList{}, &v1alpha1.JobProfileList{}} {
 			if err = hub.List(ctx, list); err != nil {
 				break
 			}
+			answers = true
 			k.objects = append(k.objects, itemsOf(list)...)
 		}
 	}
+	var status apierrors.APIStatus
 	switch {
-	case apierrors.IsForbidden(err):
+	case err != nil && (answers || errors.As(err, &status) && !apierrors.IsNotFound(err)):
 		return hubclient.Reading("read the hub", err)
 	case err != nil && (k.question.Workload != "" || k.question.Waiting || k.question.GateName != ""):
 		return err
