@@ -3,6 +3,7 @@
 package ask
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -192,10 +194,7 @@ func (k *asked) waiting() (waiting []*kueue.Workload) {
 		}
 	}
 	slices.SortStableFunc(waiting, func(a, b *kueue.Workload) int {
-		if a.Spec.Priority != nil && b.Spec.Priority != nil && *a.Spec.Priority != *b.Spec.Priority {
-			return int(*b.Spec.Priority) - int(*a.Spec.Priority)
-		}
-		return kueuestate.QuotaReservedAt(a).Compare(kueuestate.QuotaReservedAt(b))
+		return cmp.Or(cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0)), kueuestate.QuotaReservedAt(a).Compare(kueuestate.QuotaReservedAt(b)))
 	})
 	return waiting
 }
