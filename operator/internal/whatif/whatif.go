@@ -107,16 +107,17 @@ func New(ctx context.Context, q Question) (*Fleet, error) {
 		}
 	}
 	f := &Fleet{gate: q.Gate, hub: hub.Build(), ledger: ledger.New(ledgerSettle, ledgerTTL), gates: gatestate.New(), answers: map[client.ObjectKey]*Answer{}}
+	var clusters []gatestate.Cluster
 	for _, c := range q.Clusters {
 		if !slices.Contains(f.names, c.Name) {
-			f.names = append(f.names, c.Name)
+			f.names, clusters = append(f.names, c.Name), append(clusters, c)
 		}
 	}
 	sources := &query.Sources{}
 	source := q.Source
 	source.Name = q.Gate.Spec.SourceRef.Name
 	sources.Set(source, &memo{Querier: q.Querier, results: map[string]func() (query.Result, error){}})
-	f.gates.Put(gatestate.Gate{Name: q.Gate.Name, Spec: q.Gate.Spec, Clusters: q.Clusters, UID: q.Gate.UID, Generation: max(q.Gate.Generation, 1)})
+	f.gates.Put(gatestate.Gate{Name: q.Gate.Name, Spec: q.Gate.Spec, Clusters: clusters, UID: q.Gate.UID, Generation: max(q.Gate.Generation, 1)})
 	f.opts = workload.Options{Registry: f.gates, Ledger: f.ledger, Sources: sources, Nominate: true, Now: q.Now}
 	if err := f.connect(ctx); err != nil {
 		return nil, err

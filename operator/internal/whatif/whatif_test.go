@@ -147,6 +147,19 @@ func TestChecksOfTheAssignedFlavor(t *testing.T) {
 	}
 }
 
+// A cluster that is named twice is one candidate.
+func TestClusterNamedTwice(t *testing.T) {
+	g := read(t, `{metadata: {name: gpu}, spec: {placementRef: {namespace: fleet, name: gpu}, sourceRef: {name: thanos}}}`, &v1alpha1.PlacementGate{})
+	f, err := New(t.Context(), Question{Gate: g, Clusters: []gatestate.Cluster{{Name: "cluster1"}, {Name: "cluster1"}},
+		Source: query.SourceInfo{ClusterLabel: "cluster", Match: string(v1alpha1.MatchName)}, Querier: query.QuerierFunc(measured), Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer := f.want(t, job(t, "new", 1), Now); len(answer.Clusters) != 1 {
+		t.Errorf("got %d candidates, want 1", len(answer.Clusters))
+	}
+}
+
 // A Workload whose ClusterQueue is gone is answered.
 func TestQueueThatIsGone(t *testing.T) {
 	wl := workloadWithQuota(t, "old", 10, 1)
