@@ -27,8 +27,8 @@ const (
 	workersConfig   = "plimsoll-whatif"
 )
 
-// submit creates the Workload of a job as it is when Kueue has reserved quota, or has its quota already, and all checks but those of the gate and of
-// MultiKueue are Ready.
+// submit creates the Workload of a job as it is when it has quota, and all checks but those of the gate and of MultiKueue
+// are Ready.
 func (f *Fleet) submit(ctx context.Context, wl *kueue.Workload, answer *Answer) (*kueue.Workload, error) {
 	now := metav1.NewTime(f.opts.Now())
 	submitted := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: wl.Namespace, Name: wl.Name, UID: f.uidOf(wl), CreationTimestamp: now, Labels: wl.Labels,

@@ -45,7 +45,7 @@ func read[T client.Object](t *testing.T, text string, into T) T {
 	return into
 }
 
-// hub is one with a queue whose checks of gate and MultiKueue are for one flavor.
+// hub has a queue with checks of gate and MultiKueue, and one for another flavor.
 func hub(t *testing.T) []client.Object {
 	t.Helper()
 	active := `status: {conditions: [{type: Active, status: "True", reason: Active, lastTransitionTime: "2026-03-01T11:00:00Z"}]}`

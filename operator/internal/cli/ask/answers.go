@@ -36,8 +36,7 @@ type Job struct {
 	Outcome whatif.Outcome `json:"outcome"`
 	// Cluster that would start the job; empty = none.
 	Cluster string `json:"cluster,omitempty"`
-	// Reason is the one that decides, as a word: see operator/docs/messages.md. Why is the same as a sentence, with the
-	// numbers behind it.
+	// Reason decides, as one word of operator/docs/admission.md. Why is the same as a sentence, with its numbers.
 	Reason string `json:"reason"`
 	Why    string `json:"why"`
 	// Next is the event that can change the outcome.
