@@ -50,7 +50,7 @@ status:
   lastRound: {time: %[1]q, durationMilliseconds: 21, clusters: 5, scored: 3, kept: 2, worst: 0, omitted: 0}
   conditions: [{type: Ready, status: "True", reason: Published, message: "", lastTransitionTime: %[1]q}]`,
 		[]string{"Name", "Source", "Mode", "Ready", "Reason", "Scored", "Kept", "Last round", "Age"},
-		[]string{"fleet", "thanos", "Publish", "True", "Published", "3", "2", "3h", "<age>"},
+		[]string{"fleet", "thanos", "Enforce", "True", "Published", "3", "2", "3h", "<age>"},
 	},
 	{
 		"placementgates", "pgate", `

@@ -75,7 +75,7 @@ var wings = []row{
 // the time as an argument. Kubernetes API types depend on net/http, so indirect dependencies on it are allowed.
 var pure = []string{
 	"timing", "format", "metrics/promql", "metrics/querylint", "metrics/clustermap", "scoring/score",
-	"admission/shape", "admission/ledger", "admission/dispatch", "admission/kueuestate", "admission/gate", "admission/lifecycle", "admission/engine", "admission/explain", "admission/membership", "admission/gatestate",
+	"admission/shape", "admission/ledger", "admission/dispatch", "admission/kueuestate", "admission/gate", "admission/lifecycle", "admission/engine", "admission/explain", "admission/membership", "admission/gatestate", "admission/shadow",
 	"policies/capacity", "policies/reclaim", "policies/rebalance", "policies/profile", "policies/trial",
 }
 

@@ -42,7 +42,7 @@ func TestSmallJobMovesForALargeOne(t *testing.T) {
 	submit(ctx, t, fleet.Job{Name: "large", Model: fleet.H100, GPUs: 8, Queue: "rebalance", Priority: "high"})
 	awaitWaiting(ctx, t, "large", "best is")
 
-	applyRebalance(ctx, t, v1alpha1.ReclaimShadow)
+	applyRebalance(ctx, t, v1alpha1.ModeShadow)
 	awaitMove(ctx, t, "no other cluster to have room", func(m v1alpha1.Move) bool {
 		return m.State == v1alpha1.MoveNone && strings.Contains(m.Reason, "fits on no other cluster")
 	})
@@ -58,7 +58,7 @@ func TestSmallJobMovesForALargeOne(t *testing.T) {
 	checkStillRuns(ctx, t, "small", "cluster3")
 
 	start := time.Now()
-	applyRebalance(ctx, t, v1alpha1.ReclaimEnforce)
+	applyRebalance(ctx, t, v1alpha1.ModeEnforce)
 	awaitView(ctx, t, "small", "to leave cluster3", func(v fleet.JobView) bool { return v.Cluster == "" && len(v.Copies) == 0 })
 	t.Logf("small has left cluster3 after %s", time.Since(start).Round(time.Second))
 	if cluster := awaitRunning(ctx, t, "large"); cluster != "cluster3" {
@@ -78,7 +78,7 @@ func TestSmallJobMovesForALargeOne(t *testing.T) {
 	}
 }
 
-func applyRebalance(ctx context.Context, t *testing.T, mode v1alpha1.ReclaimMode) {
+func applyRebalance(ctx context.Context, t *testing.T, mode v1alpha1.Mode) {
 	t.Helper()
 	if err := lab.Hub.Apply(ctx, fleet.Rebalance(mode)); err != nil {
 		t.Fatal(err)

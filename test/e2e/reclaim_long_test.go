@@ -41,7 +41,7 @@ func TestIdleJobReturnsToItsQueue(t *testing.T) {
 	}
 	submit(ctx, t, fleet.Job{Name: "waits", Model: fleet.H100, GPUs: 8, Queue: "reclaim", Duration: 5 * time.Second})
 
-	status := applyReclaimPolicy(ctx, t, v1alpha1.ReclaimShadow)
+	status := applyReclaimPolicy(ctx, t, v1alpha1.ModeShadow)
 	if r := status.History[0]; !strings.Contains(r.Name, "idle") || r.Cluster != clusters["idle"] || r.Devices != 8 || r.IdleSeconds < 10 || len(status.History) > 1 {
 		t.Errorf("history %+v", status.History)
 	}
@@ -50,7 +50,7 @@ func TestIdleJobReturnsToItsQueue(t *testing.T) {
 	}
 
 	start := time.Now()
-	applyReclaimPolicy(ctx, t, v1alpha1.ReclaimEnforce)
+	applyReclaimPolicy(ctx, t, v1alpha1.ModeEnforce)
 	awaitView(ctx, t, "idle", "to return to its queue", func(v fleet.JobView) bool { return v.Cluster == "" && len(v.Copies) == 0 && !v.Admitted })
 	t.Logf("idle has no cluster %s after the policy was enforced", time.Since(start).Round(time.Second))
 	awaitFinished(ctx, t, "waits")
@@ -70,7 +70,7 @@ func TestIdleJobReturnsToItsQueue(t *testing.T) {
 }
 
 // applyReclaimPolicy sets the mode and waits until the policy has acted in it.
-func applyReclaimPolicy(ctx context.Context, t *testing.T, mode v1alpha1.ReclaimMode) v1alpha1.ReclaimPolicyStatus {
+func applyReclaimPolicy(ctx context.Context, t *testing.T, mode v1alpha1.Mode) v1alpha1.ReclaimPolicyStatus {
 	t.Helper()
 	if err := lab.Hub.Apply(ctx, fleet.ReclaimIdle(mode)); err != nil {
 		t.Fatal(err)

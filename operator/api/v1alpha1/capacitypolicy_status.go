@@ -60,7 +60,7 @@ type QuotaStatus struct {
 	Flavor string `json:"flavor"`
 	// Name of the resource.
 	Resource string `json:"resource"`
-	// Quota in devices of the Cohort and its ClusterQueues together. In mode Apply, the
+	// Quota in devices of the Cohort and its ClusterQueues together. In mode Enforce, the
 	// Cohort has this quota less queueQuota. Absent before the first round.
 	// +optional
 	Quota *int64 `json:"quota,omitempty"`

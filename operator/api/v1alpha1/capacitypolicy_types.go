@@ -4,17 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CapacityMode states whether a CapacityPolicy writes its Cohort.
-// +kubebuilder:validation:Enum=Shadow;Apply
-type CapacityMode string
-
-const (
-	// CapacityShadow computes and reports the quota, and writes no Cohort.
-	CapacityShadow CapacityMode = "Shadow"
-	// CapacityApply writes the quota to the Cohort.
-	CapacityApply CapacityMode = "Apply"
-)
-
 // CapacityPolicySpec describes how measured devices become the quota of a Cohort.
 type CapacityPolicySpec struct {
 	// MetricsSource that the policy queries. Required.
@@ -31,11 +20,11 @@ type CapacityPolicySpec struct {
 	// ManagedCluster counts.
 	// +optional
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
-	// Shadow computes the quota and reports it in the status. Apply also writes it to the
-	// Cohort. Default Shadow.
-	// +kubebuilder:default=Shadow
+	// Enforce writes the quota to the Cohort. Shadow computes the quota and reports it in the
+	// status. Default Enforce.
+	// +kubebuilder:default=Enforce
 	// +optional
-	Mode CapacityMode `json:"mode,omitempty"`
+	Mode Mode `json:"mode,omitempty"`
 	// Time between rounds in seconds. Default 60, from 10 to 3600.
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=10

@@ -129,6 +129,98 @@ type PlacementGateStatus struct {
 	// +listType=map
 	// +listMapKey=workload
 	Holds []HeldCluster `json:"holds,omitempty"`
+	// What the gate would have done in mode Shadow.
+	// +optional
+	Shadow *GateShadow `json:"shadow,omitempty"`
+}
+
+// GateShadow compares what a gate in mode Shadow would have done with what happened. It begins anew with
+// each change of the spec.
+type GateShadow struct {
+	// Generation of the spec that decided.
+	Generation int64 `json:"generation"`
+	// Time from which workloads are counted.
+	Since metav1.Time `json:"since"`
+	// Numbers of workloads whose pods have been ready, or that have ended, by what the gate would have done.
+	// +optional
+	// +listType=map
+	// +listMapKey=outcome
+	Outcomes []ShadowOutcome `json:"outcomes,omitempty"`
+	// Workloads for which the gate would have made a difference, or whose pods did not start where they
+	// went. The latest last, at most 100.
+	// +optional
+	// +listType=atomic
+	Workloads []ShadowWorkload `json:"workloads,omitempty"`
+	// Workloads that a cluster admitted more than 5 minutes ago, and whose pods are not ready yet. The
+	// oldest first, at most 100. The numbers do not include them.
+	// +optional
+	// +listType=atomic
+	Hanging []ShadowWorkload `json:"hanging,omitempty"`
+}
+
+// GateOutcome is what a gate in mode Shadow would have done with a workload that passed.
+// +kubebuilder:validation:Enum=SameCluster;OtherCluster;Wait;Never;Undecided;Unplaced
+type GateOutcome string
+
+// Outcomes in the order of reports.
+const (
+	// OutcomeSameCluster: the gate would have sent it at once to the cluster that it went to.
+	OutcomeSameCluster GateOutcome = "SameCluster"
+	// OutcomeOtherCluster: the gate would have sent it at once to another cluster.
+	OutcomeOtherCluster GateOutcome = "OtherCluster"
+	// OutcomeWait: the gate would have kept it waiting.
+	OutcomeWait GateOutcome = "Wait"
+	// OutcomeNever: no cluster could have started it, even if it were empty.
+	OutcomeNever GateOutcome = "Never"
+	// OutcomeUndecided: the gate could not decide, such as without metrics. It would have kept it waiting.
+	OutcomeUndecided GateOutcome = "Undecided"
+	// OutcomeUnplaced: the gate would have sent it at once, but it ended before a cluster admitted it, or the
+	// hub does not show where it ran.
+	OutcomeUnplaced GateOutcome = "Unplaced"
+)
+
+// ShadowOutcome has the numbers of the workloads with one outcome.
+type ShadowOutcome struct {
+	// What the gate would have done.
+	Outcome GateOutcome `json:"outcome"`
+	// Number of times that a workload passed.
+	Workloads int64 `json:"workloads"`
+	// Seconds for which the gate would have kept them waiting, in all.
+	// +optional
+	WaitSeconds int64 `json:"waitSeconds,omitempty"`
+	// Number of them whose pods were not ready 5 minutes after a cluster admitted them.
+	// +optional
+	Hung int64 `json:"hung,omitempty"`
+	// Devices of these, times the seconds until their pods were ready or they ended, in all.
+	// +optional
+	HungDeviceSeconds int64 `json:"hungDeviceSeconds,omitempty"`
+}
+
+// ShadowWorkload is a workload that passed a gate in mode Shadow.
+type ShadowWorkload struct {
+	// Workload as namespace/name.
+	Workload string `json:"workload"`
+	// Time at which it passed.
+	Time metav1.Time `json:"time"`
+	// Number of devices that it requests.
+	Devices int64 `json:"devices"`
+	// What the gate would have done.
+	Outcome GateOutcome `json:"outcome"`
+	// Cluster to which the gate would have sent it in the end.
+	// +optional
+	Would string `json:"would,omitempty"`
+	// Reason for which the gate would have kept it waiting at first.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Cluster that admitted it.
+	// +optional
+	Cluster string `json:"cluster,omitempty"`
+	// Seconds for which the gate would have kept it waiting.
+	// +optional
+	WaitSeconds int64 `json:"waitSeconds,omitempty"`
+	// Seconds from its admission until its pods were ready, or it ended, if that took more than 5 minutes.
+	// +optional
+	HungSeconds int64 `json:"hungSeconds,omitempty"`
 }
 
 // HeldCluster is a cluster that a gate keeps free for a waiting workload.

@@ -10,6 +10,13 @@ import (
 // plimsoll.dev/placement names a PlacementGate in its parameters.
 // +kubebuilder:validation:XValidation:rule="!(has(self.podSetUpdates) && has(self.multiKueue))",message="podSetUpdates must not be set together with multiKueue: they are not carried to workers"
 type PlacementGateSpec struct {
+	// Enforce: each workload waits until a cluster can start it. Shadow: every workload passes at
+	// once, under MultiKueue to all connected clusters. The gate decides all the same: status.shadow
+	// compares where each workload would have gone, and when, with where it went, and whether its
+	// pods started there. Default Enforce.
+	// +kubebuilder:default=Enforce
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
 	// Placement of OCM whose decisions are the eligible clusters. Leave its
 	// numberOfClusters unset. A MultiKueueConfig has at most 20 of the decided clusters at
 	// a time.
@@ -369,6 +376,7 @@ type AdvancedGate struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=pgate,categories=plimsoll
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.spec.placementRef.name`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

@@ -106,7 +106,7 @@ type ReclaimRecord struct {
 	// Time of the decision.
 	Time metav1.Time `json:"time"`
 	// Mode of the policy at that time. Shadow changed nothing.
-	Mode ReclaimMode `json:"mode"`
+	Mode Mode `json:"mode"`
 	// Namespace of the Workload.
 	Namespace string `json:"namespace"`
 	// Name of the Workload.

@@ -4,17 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ReclaimMode states whether a ReclaimPolicy returns workloads to their queues.
-// +kubebuilder:validation:Enum=Shadow;Enforce
-type ReclaimMode string
-
-const (
-	// ReclaimShadow records which workloads would be returned, and changes none.
-	ReclaimShadow ReclaimMode = "Shadow"
-	// ReclaimEnforce returns workloads to their queues.
-	ReclaimEnforce ReclaimMode = "Enforce"
-)
-
 // ReclaimableLabel is the label of a pod template whose workload agrees to be reclaimed. Its
 // value is "true".
 const ReclaimableLabel = "plimsoll.dev/reclaimable"
@@ -31,11 +20,11 @@ type ReclaimPolicySpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	ClusterQueues []string `json:"clusterQueues"`
-	// Shadow records in the status which workloads would return to their queues. Enforce
-	// returns them. Default Shadow.
-	// +kubebuilder:default=Shadow
+	// Enforce returns workloads to their queues. Shadow records in the status which ones would
+	// return. Default Enforce.
+	// +kubebuilder:default=Enforce
 	// +optional
-	Mode ReclaimMode `json:"mode,omitempty"`
+	Mode Mode `json:"mode,omitempty"`
 	// Names of WorkloadPriorityClasses whose workloads may be reclaimed, at most 16. A workload
 	// of another class, or of none, may be reclaimed only if its pod template has the label
 	// plimsoll.dev/reclaimable: "true". By default, only the label counts.
@@ -100,11 +89,11 @@ type ReclaimPolicySpec struct {
 // Rebalance states whether a ReclaimPolicy moves workloads to other clusters, so that waiting ones
 // can start.
 type Rebalance struct {
-	// Shadow records in the status which workloads would be moved. Enforce moves them. It does not
-	// depend on the mode of the policy, which is that for idle workloads. Default Shadow.
-	// +kubebuilder:default=Shadow
+	// Enforce moves workloads. Shadow records in the status which ones would be moved. It does not
+	// depend on the mode of the policy, which is that for idle workloads. Default Enforce.
+	// +kubebuilder:default=Enforce
 	// +optional
-	Mode ReclaimMode `json:"mode,omitempty"`
+	Mode Mode `json:"mode,omitempty"`
 }
 
 // ReclaimPolicy returns workloads that agreed to it, and whose devices are idle, to their

@@ -2,17 +2,6 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// PolicyMode states whether a policy publishes its scores.
-// +kubebuilder:validation:Enum=Publish;Shadow
-type PolicyMode string
-
-const (
-	// ModePublish writes AddOnPlacementScores.
-	ModePublish PolicyMode = "Publish"
-	// ModeShadow evaluates and reports the scores, but writes no AddOnPlacementScores.
-	ModeShadow PolicyMode = "Shadow"
-)
-
 // ScoringPolicySpec describes the queries of a policy and how their results become
 // scores.
 // +kubebuilder:validation:XValidation:rule="!has(self.total) || self.scores.all(s, s.name != self.total.name)",message="total.name must differ from every scores[].name"
@@ -40,12 +29,12 @@ type ScoringPolicySpec struct {
 	// +kubebuilder:validation:Maximum=100
 	// +optional
 	ValidForPeriods int32 `json:"validForPeriods,omitempty"`
-	// Publish writes AddOnPlacementScores. Shadow evaluates and reports the scores in
+	// Enforce writes AddOnPlacementScores. Shadow evaluates and reports the scores in
 	// status and metrics, and deletes the AddOnPlacementScores of the policy. Default
-	// Publish.
-	// +kubebuilder:default=Publish
+	// Enforce.
+	// +kubebuilder:default=Enforce
 	// +optional
-	Mode PolicyMode `json:"mode,omitempty"`
+	Mode Mode `json:"mode,omitempty"`
 	// Limit of the age of samples. By default, every sample in a response counts as
 	// fresh.
 	// +optional

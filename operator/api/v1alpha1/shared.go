@@ -1,5 +1,16 @@
 package v1alpha1
 
+// Mode states whether an object acts, or only reports what it would do. All kinds act by default.
+// +kubebuilder:validation:Enum=Enforce;Shadow
+type Mode string
+
+const (
+	// ModeEnforce acts.
+	ModeEnforce Mode = "Enforce"
+	// ModeShadow reports what it would do, and does nothing.
+	ModeShadow Mode = "Shadow"
+)
+
 // LocalReference names a cluster-scoped object of this API group.
 type LocalReference struct {
 	// Name of the referenced object. At most 253 characters. Required.

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/common/version"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"plimsoll.dev/plimsoll/operator/internal/cli/backtest"
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
@@ -25,6 +27,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/cli/preview"
 	"plimsoll.dev/plimsoll/operator/internal/cli/profile"
 	"plimsoll.dev/plimsoll/operator/internal/cli/quota"
+	"plimsoll.dev/plimsoll/operator/internal/cli/report"
 	"plimsoll.dev/plimsoll/operator/internal/cli/top"
 	"plimsoll.dev/plimsoll/operator/internal/cli/uninstall"
 	"plimsoll.dev/plimsoll/operator/internal/cli/unittest"
@@ -49,6 +52,7 @@ never start.
 // Main runs the plugin and returns its exit code: 0 on success, 1 for findings or a failed
 // request, 2 for an invalid command line.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	ctrllog.SetLogger(logr.Discard()) // commands print what the user needs
 	return run(ctx, args, genericclioptions.IOStreams{In: in, Out: out, ErrOut: errOut}, time.Now)
 }
 
@@ -100,7 +104,7 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 	root.SetUsageTemplate(root.UsageTemplate() + exitHelp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return command.Usagef("%w", err) })
 	a.Flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newVersion(a), explain.New(a), fit.New(a), top.New(a), quota.New(a), profile.New(a), waste.New(a), lint.New(a), preview.New(a), backtest.New(a), unittest.New(a), connect.New(a), uninstall.NewRelease(a), doctor.New(a), uninstall.New(a))
+	root.AddCommand(newVersion(a), explain.New(a), fit.New(a), top.New(a), quota.New(a), profile.New(a), waste.New(a), lint.New(a), preview.New(a), report.New(a), backtest.New(a), unittest.New(a), connect.New(a), uninstall.NewRelease(a), doctor.New(a), uninstall.New(a))
 	return root
 }
 

@@ -20,7 +20,7 @@ var (
 )
 
 // readmeScripts are the scripts whose hub objects the commands of the README use.
-var readmeScripts = []string{"explain_waiting.txtar", "explain_policy.txtar", "top.txtar", "preview.txtar", "quota.txtar", "profile.txtar", "connect.txtar"}
+var readmeScripts = []string{"explain_waiting.txtar", "explain_policy.txtar", "top.txtar", "preview.txtar", "quota.txtar", "profile.txtar", "connect.txtar", "report.txtar"}
 
 const readmeHistory = `load 5m
   cluster:plimsoll_sample_timestamp_seconds:min{cluster="cluster1"} 1772280000+300x288

@@ -117,7 +117,9 @@ func New(ctx context.Context, q Question) (*Fleet, error) {
 	source := q.Source
 	source.Name = q.Gate.Spec.SourceRef.Name
 	sources.Set(source, &memo{Querier: q.Querier, results: map[string]func() (query.Result, error){}})
-	f.gates.Put(gatestate.Gate{Name: q.Gate.Name, Spec: q.Gate.Spec, Clusters: clusters, UID: q.Gate.UID, Generation: max(q.Gate.Generation, 1)})
+	spec := q.Gate.Spec
+	spec.Mode = v1alpha1.ModeEnforce // a gate in mode Shadow would answer that the job passes
+	f.gates.Put(gatestate.Gate{Name: q.Gate.Name, Spec: spec, Clusters: clusters, UID: q.Gate.UID, Generation: max(q.Gate.Generation, 1)})
 	f.opts = workload.Options{Registry: f.gates, Ledger: f.ledger, Sources: sources, Nominate: true, Now: q.Now}
 	if err := f.connect(ctx); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ const capacityPolicy = "fleet"
 
 // CapacityPolicy is a policy that measures the devices of each model for a Cohort.
 func CapacityPolicy(cohort string, models ...string) *v1alpha1.CapacityPolicySpec {
-	spec := &v1alpha1.CapacityPolicySpec{CohortName: cohort, Mode: v1alpha1.CapacityApply}
+	spec := &v1alpha1.CapacityPolicySpec{CohortName: cohort, Mode: v1alpha1.ModeEnforce}
 	for _, model := range models {
 		sum := func(metric string) string {
 			return fmt.Sprintf("sum by (cluster) (cluster_resource_model:plimsoll_%s_devices:sum{resource=%q, model=%q})", metric, defaultResource, model)

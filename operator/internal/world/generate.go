@@ -42,6 +42,7 @@ func Random(seed uint64) Spec {
 	makeLocalQueues(&s)
 	makeCPUQuotas(&s)
 	makeNever(&s)
+	makeShadow(&s)
 	return s
 }
 

@@ -52,6 +52,8 @@ const (
 	TrueMessage Invariant = "TrueMessage"
 	// TrueMessageInLine is TrueMessage of a job while others with the same request wait.
 	TrueMessageInLine Invariant = "TrueMessageInLine"
+	// PassesAtOnce: a gate in mode Shadow lets every job pass within passBound.
+	PassesAtOnce Invariant = "PassesAtOnce"
 	// Drains: after the last job, nothing of it is left in the operator.
 	Drains Invariant = "Drains"
 )
@@ -60,6 +62,7 @@ const (
 const (
 	checkInterval       = 5 * time.Second
 	startBound          = 3 * time.Minute
+	passBound           = 30 * time.Second
 	vainBound           = 10 * time.Minute
 	returnBound         = 30 * time.Minute
 	maxWrites           = 12
@@ -84,6 +87,9 @@ func (p Problem) String() string {
 
 // broken records a problem once for each invariant and job.
 func (w *World) broken(i Invariant, job, format string, args ...any) {
+	if w.isShadow() && !slices.Contains(holdInShadow, i) {
+		return
+	}
 	p := Problem{Invariant: i, At: w.Elapsed(), Job: job, Text: fmt.Sprintf(format, args...)}
 	if slices.ContainsFunc(w.Problems, func(other Problem) bool { return other.Invariant == i && other.Job == job }) {
 		return
@@ -119,7 +125,11 @@ func (w *World) check() {
 		w.checkTogether(r)
 		w.checkNever(r, isCalm && !disturbed)
 		if disturbed || r.waitedAt != w.checks {
-			r.fitsSince, r.falseSince, r.wait.agedAt = time.Time{}, nil, time.Time{}
+			r.fitsSince, r.heldSince, r.falseSince, r.wait.agedAt = time.Time{}, time.Time{}, nil, time.Time{}
+			continue
+		}
+		if w.isShadow() {
+			w.checkPassage(r)
 			continue
 		}
 		w.checkStarvation(r, isCalm)

@@ -161,6 +161,8 @@ type Run struct {
 	inLineAt time.Time
 	// neverSince is since when the waiting job fits on no empty cluster, mayReturnSince since when the parked one fits on one.
 	neverSince, mayReturnSince time.Time
+	// heldSince is since when a gate in mode Shadow keeps the job waiting.
+	heldSince time.Time
 	// fitsSince is since when a cluster is free for the waiting job.
 	fitsSince time.Time
 	wait      wait

@@ -139,10 +139,10 @@ func makeReclaims(s *Spec) {
 	if !g.chance(.15) {
 		return
 	}
-	s.Settings.Reclaim = &v1alpha1.ReclaimPolicySpec{Mode: v1alpha1.ReclaimEnforce, IdleSeconds: oneOf[int32](g, 60, 120, 300), MinRunSeconds: ptr.To(oneOf[int32](g, 0, 60, 300)),
+	s.Settings.Reclaim = &v1alpha1.ReclaimPolicySpec{Mode: v1alpha1.ModeEnforce, IdleSeconds: oneOf[int32](g, 60, 120, 300), MinRunSeconds: ptr.To(oneOf[int32](g, 0, 60, 300)),
 		MaxPerHour: oneOf[int32](g, 4, 20, 60), PeriodSeconds: oneOf[int32](g, 10, 30, 60)}
 	if g.chance(.7) {
-		s.Settings.Reclaim.Rebalance = &v1alpha1.Rebalance{Mode: v1alpha1.ReclaimEnforce}
+		s.Settings.Reclaim.Rebalance = &v1alpha1.Rebalance{Mode: v1alpha1.ModeEnforce}
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]

@@ -42,7 +42,7 @@ metadata: {name: measured}
 spec:
   sourceRef: {name: thanos}
   cohortName: measured
-  mode: Apply
+  mode: Enforce
   periodSeconds: 10
   advanced: {raiseAfterRounds: 1, lowerAfterSeconds: 0}
   quotas:
@@ -75,7 +75,7 @@ spec:
 `
 
 // ReclaimIdle returns a ReclaimPolicy for the queue "reclaim". It reacts within seconds.
-func ReclaimIdle(mode plimsoll.ReclaimMode) string { return fmt.Sprintf(reclaimIdleYAML, mode) }
+func ReclaimIdle(mode plimsoll.Mode) string { return fmt.Sprintf(reclaimIdleYAML, mode) }
 
 // CreateSecret creates a Secret in the namespace of the jobs on a worker.
 func (f *Fleet) CreateSecret(ctx context.Context, cluster, name string) error {
@@ -104,4 +104,4 @@ spec:
 
 // Rebalance returns a ReclaimPolicy that moves jobs of the queue "rebalance". It reacts within
 // seconds.
-func Rebalance(mode plimsoll.ReclaimMode) string { return fmt.Sprintf(rebalanceYAML, mode) }
+func Rebalance(mode plimsoll.Mode) string { return fmt.Sprintf(rebalanceYAML, mode) }

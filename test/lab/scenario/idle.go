@@ -32,7 +32,7 @@ func idle(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	s.log("waits needs the quota of notebook")
-	if err := s.fleet.Hub.Apply(ctx, fleet.ReclaimIdle(v1alpha1.ReclaimEnforce)); err != nil {
+	if err := s.fleet.Hub.Apply(ctx, fleet.ReclaimIdle(v1alpha1.ModeEnforce)); err != nil {
 		return "", err
 	}
 	err = s.awaitView(ctx, "notebook", "to return to its queue", func(v fleet.JobView) bool { return v.Cluster == "" && len(v.Copies) == 0 })

@@ -43,7 +43,7 @@ func rebalance(ctx context.Context, s *stage) (string, error) {
 	if err := s.awaitWaiting(ctx, "large", "best is"); err != nil {
 		return "", err
 	}
-	if err := s.fleet.Hub.Apply(ctx, fleet.Rebalance(v1alpha1.ReclaimEnforce)); err != nil {
+	if err := s.fleet.Hub.Apply(ctx, fleet.Rebalance(v1alpha1.ModeEnforce)); err != nil {
 		return "", err
 	}
 	err = s.awaitView(ctx, "small", "to leave "+from, func(v fleet.JobView) bool { return v.Cluster != from && len(v.Copies) == 0 })

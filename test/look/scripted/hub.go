@@ -137,6 +137,12 @@ func (f *Fleet) exportGates(e *emitter) {
 		}
 		e.add("plimsoll_gate_waiting_workloads", waiting, "gate", gate)
 		e.add("plimsoll_gate_parked_workloads", number(gate == "gpu"), "gate", gate)
+		for i, outcome := range []string{"same_cluster", "other_cluster", "wait", "never", "undecided", "unplaced"} {
+			n := math.Floor(rate * elapsed / math.Pow(8, float64(i)))
+			e.add("plimsoll_gate_shadow_total", n, "gate", gate, "outcome", outcome)
+			e.add("plimsoll_gate_shadow_wait_seconds_total", 900*n*number(outcome == "wait"), "gate", gate, "outcome", outcome)
+			e.add("plimsoll_gate_shadow_hung_device_seconds_total", 7200*n*number(outcome == "other_cluster"), "gate", gate, "outcome", outcome)
+		}
 		e.add("plimsoll_gate_oldest_waiting_seconds", oldest, "gate", gate)
 		e.add("plimsoll_gate_queries_failing", 0, "gate", gate)
 		e.add("plimsoll_gate_mispredictions_total", number(gate == "gpu")*(1+number(f.happens(100*time.Minute, e.at))), "gate", gate)

@@ -68,6 +68,8 @@ type Record struct {
 	Reclaimed *Reclaim `json:"reclaimed,omitempty"`
 	// Repair is true if the current attempt completes a stuck eviction.
 	Repair bool `json:"repair,omitempty"`
+	// Passed is what a gate in mode Shadow would have done. nil = no such gate let the workload pass.
+	Passed *Passed `json:"passed,omitempty"`
 	// Reason of the latest change, for users.
 	Reason string `json:"reason,omitempty"`
 }
@@ -114,6 +116,9 @@ func Decode(annotations map[string]string) (Record, error) {
 	if r.Reclaimed != nil {
 		r.Reclaimed.Policy, r.Reclaimed.Cause = printable(r.Reclaimed.Policy), printable(r.Reclaimed.Cause)
 	}
+	if r.Passed != nil {
+		r.Passed.Cluster, r.Passed.Reason, r.Passed.Message = printable(r.Passed.Cluster), printable(r.Passed.Reason), printable(r.Passed.Message)
+	}
 	return r, nil
 }
 
@@ -135,6 +140,9 @@ func (r Record) Until(now time.Time) Record {
 		if at.After(now) {
 			*at = timestamp(now)
 		}
+	}
+	if p := r.Passed; p != nil && (p.At.After(now.Add(timing.MaxClockSkew)) || p.ChosenAt.After(now.Add(timing.MaxClockSkew))) {
+		r.Passed = nil
 	}
 	for _, at := range []*time.Time{&r.UnplacedSince, &r.LastYield, &r.WaitsSince} {
 		if at.After(now.Add(timing.MaxClockSkew)) {
@@ -184,6 +192,7 @@ func (r Record) Begin(clusters []string, reserved time.Time, reason string, now 
 		LastYield:       r.LastYield,
 		SleepsUntil:     r.SleepsUntil,
 		Reclaimed:       r.Reclaimed,
+		Passed:          r.PassedUnder(reserved),
 		Reason:          reason,
 	}
 }

@@ -49,6 +49,9 @@ func (e *Engine) Account(s *lifecycle.Situation) *Outcome {
 		out.Situation, out.Admission = e.accountAdmission(s, cluster)
 	}
 	e.Remember(uid, out.Situation.History)
+	if p := out.Situation.Passage(); p != nil {
+		e.Registry.Shadow.Put(*p)
+	}
 	return out
 }
 
@@ -101,6 +104,7 @@ func (e *Engine) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) l
 	if s.Workload == nil || s.Workload.UID != uid || lifecycle.PhaseOf(s) != lifecycle.PhaseParked {
 		e.Waiting.Remove(s.Key)
 	}
+	e.Registry.Shadow.End(string(uid), how == endedFinished, s.Now)
 	clusters, podSets := e.Ledger.Reserved(string(uid))
 	var held bool
 	if how == endedFinished {

@@ -175,8 +175,8 @@ func (e *Engine) Remember(uid types.UID, h lifecycle.History) { e.histories.put(
 // Histories is the number of workloads that the engine remembers.
 func (e *Engine) Histories() int { return e.histories.count() }
 
-// Remembered describes what is still remembered of workloads: devices in the ledger, holds, waiting workloads and
-// histories. It is empty if there are no workloads.
+// Remembered describes what is still remembered of workloads: devices in the ledger, holds, waiting workloads, passages
+// and histories. It is empty if there are no workloads.
 func (e *Engine) Remembered() []string {
 	var list []string
 	for cluster, devices := range e.Ledger.DevicesByCluster() {
@@ -189,6 +189,9 @@ func (e *Engine) Remembered() []string {
 	}
 	for gateName, kinds := range e.Waiting.Devices() {
 		list = append(list, fmt.Sprintf("workloads wait at gate %s: %v", gateName, kinds))
+	}
+	if n := e.Registry.Shadow.Open(); n > 0 {
+		list = append(list, fmt.Sprintf("%d passages through gates in mode Shadow", n))
 	}
 	if n := e.Histories(); n > 0 {
 		list = append(list, fmt.Sprintf("%d histories of workloads", n))

@@ -85,6 +85,9 @@ func (e *Engine) restore(s *lifecycle.Situation) *lifecycle.Situation {
 		e.restoreSent(s)
 	}
 	e.histories.put(wl.UID, s.History)
+	if p := s.Passage(); p != nil {
+		e.Registry.Shadow.Put(*p)
+	}
 	return s
 }
 
@@ -92,9 +95,11 @@ func (e *Engine) restore(s *lifecycle.Situation) *lifecycle.Situation {
 func (e *Engine) restoreSent(s *lifecycle.Situation) {
 	var sent []string
 	since := s.Record.NominatedAt
-	if chosen := s.SentByCheck(); chosen != "" { // an eviction would have reset the check
+	if would, at := s.WouldBeOn(); would != "" {
+		sent, since = []string{would}, at
+	} else if chosen := s.SentByCheck(); chosen != "" { // an eviction would have reset the check
 		sent, since = []string{chosen}, s.Check().LastTransitionTime.Time
-	} else if s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) {
+	} else if s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload)) && !s.IsShadow() {
 		sent = s.Workload.Status.NominatedClusterNames
 	}
 	if s.Now.Sub(since) > e.Ledger.TTL {

@@ -49,6 +49,7 @@ func (r *Report) writeSummary(w io.Writer, paint format.Painter, now time.Time) 
 	row("Decided after", r.Preceding)
 	row("Holds", formatHold(r.Decision.Hold, now))
 	row("Nominations", formatDispatch(r.Dispatch, now))
+	row("Mode Shadow", formatPassed(r.Dispatch.Passed))
 	for _, p := range r.Dispatch.Avoided(now) {
 		row("Avoids", formatAvoidance(p))
 	}
@@ -126,6 +127,24 @@ func formatDispatch(d dispatch.Record, now time.Time) string {
 	}
 	if d.Reason != "" {
 		text += fmt.Sprintf(" (%s)", d.Reason)
+	}
+	return text
+}
+
+// formatPassed says what a gate in mode Shadow would have done: the gate would send it to cluster1 since 12:00:00 UTC.
+func formatPassed(p *dispatch.Passed) string {
+	if p == nil {
+		return ""
+	}
+	text := "the gate would keep it waiting: " + p.Message
+	if p.Cluster != "" {
+		text = "the gate would have sent it to " + p.Cluster
+	}
+	if p.Cluster != "" && p.HasWaited() {
+		text += " after " + format.Duration(p.ChosenAt.Sub(p.At)) + ": " + p.Message
+	}
+	if p.Outcome != "" {
+		text += " (" + string(p.Outcome) + ")"
 	}
 	return text
 }

@@ -11,11 +11,15 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shadow"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Registry holds what the controllers share. It is safe for concurrent use.
 type Registry struct {
+	// Shadow has what gates in mode Shadow would have done.
+	Shadow *shadow.Book
+
 	mu        sync.Mutex
 	gates     map[string]Gate
 	watchers  []func(gateName string)
@@ -31,7 +35,7 @@ type Registry struct {
 
 // New returns an empty registry.
 func New() *Registry {
-	return &Registry{gates: map[string]Gate{}, waiting: map[string]WaitSummary{}, conflicts: map[string]dispatcherConflict{},
+	return &Registry{Shadow: shadow.NewBook(), gates: map[string]Gate{}, waiting: map[string]WaitSummary{}, conflicts: map[string]dispatcherConflict{},
 		requests: map[string]map[string]time.Time{}, devices: map[string]map[FlavorDevices]map[string]Devices{}}
 }
 

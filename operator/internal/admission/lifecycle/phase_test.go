@@ -48,6 +48,33 @@ func setCheck(state kueue.CheckState) func(*Situation) {
 	return func(s *Situation) { s.Workload.Status.AdmissionChecks[0].State = state }
 }
 
+func shadowed(s *Situation) { s.Gate.Spec.Mode = v1alpha1.ModeShadow }
+
+// passed is a workload that a gate in mode Shadow has let pass, and that a cluster has admitted; "" = none has.
+func passed(cluster string, at time.Time) func(*Situation) {
+	return inOrder(shadowed, sentTo(at, "cluster1", "cluster2"), func(s *Situation) {
+		if cluster != "" {
+			fixture.AdmitBy(s.Workload, cluster)
+			s.History.Running = &ledger.Entry{Cluster: cluster, DebitedAt: at}
+		}
+	})
+}
+
+// wouldBeOn is what the gate would have done with it at a time; "" = it would wait.
+func wouldBeOn(cluster string, at time.Time) func(*Situation) {
+	return func(s *Situation) {
+		record, _ := dispatch.Decode(s.Workload.Annotations)
+		fixture.WithRecord(s.Workload, record.WithPassed(cluster, gate.ReasonNoRoom, "no room", fixture.Noon, at))
+	}
+}
+
+func started(at time.Time) func(*Situation) {
+	return func(s *Situation) {
+		fixture.SetCondition(s.Workload, kueue.WorkloadPodsReady, at)
+		s.History.StartedAt = at
+	}
+}
+
 func secondComponent(s *Situation) {
 	s.Workload.Annotations = map[string]string{kueuestate.ComponentAnnotation: "1"}
 	s.Job.Primary = fixture.Replica(0)
@@ -340,6 +367,28 @@ func TestPhaseOf(t *testing.T) {
 		{"nomination removed of a disconnected cluster", inOrder(revoked, func(s *Situation) { s.MultiKueue.Connected = []string{"cluster1"} }), PhaseNominated},
 		{"Ready, every other check too", setCheck(kueue.CheckStateReady), PhaseNominating},
 		{"nominated", sentTo(fixture.Noon, "cluster1"), PhaseNominated},
+		{"mode Shadow", shadowed, PhasePassing},
+		{"mode Shadow, the gate has a problem", inOrder(shadowed, func(s *Situation) { s.Gate.Problem = "no Placement" }), PhasePassing},
+		{"mode Shadow, the gate was not read yet", inOrder(shadowed, func(s *Situation) { s.Gate.Known = false }), PhasePassing},
+		{"mode Shadow, a component", inOrder(secondComponent, shadowed), PhasePassing},
+		{"mode Shadow, a write was refused", inOrder(shadowed, refusedFor(time.Second, false)), PhasePassing},
+		{"mode Shadow, Ready, nominated nowhere", inOrder(shadowed, setCheck(kueue.CheckStateReady)), PhasePassing},
+		{"mode Shadow, a cluster has connected since", inOrder(shadowed, sentTo(fixture.Noon, "cluster1")), PhasePassing},
+		{"mode Shadow, passed", passed("", fixture.Noon), PhaseComparing},
+		{"mode Shadow, passed, would wait", inOrder(passed("", fixture.Noon), wouldBeOn("", fixture.Noon)), PhaseComparing},
+		{"mode Shadow, passed, would wait, with former quota", inOrder(passed("", fixture.Noon), wouldBeOn("cluster1", fixture.Noon), func(s *Situation) {
+			apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Minute))
+		}), PhaseComparing},
+		{"mode Shadow, passed, would go", inOrder(passed("", fixture.Noon), wouldBeOn("cluster1", fixture.Noon)), PhasePassed},
+		{"mode Shadow, passed, started", inOrder(passed("cluster2", fixture.Noon), wouldBeOn("", fixture.Noon), started(fixture.Noon)), PhasePassed},
+		{"mode Shadow, held back", inOrder(decidedFirst(false), shadowed), PhaseReturning},
+		{"mode Shadow, parked", inOrder(parked(time.Minute), shadowed), PhaseReturning},
+		{"mode Shadow, yielded by a preemptor", inOrder(yieldedByPreemptor(time.Minute), shadowed), PhaseReturning},
+		{"mode Shadow, released", inOrder(decidedFirst(true), shadowed), PhaseIdle},
+		{"mode Shadow, two checks", inOrder(shadowed, func(s *Situation) {
+			s.Checks.Own = append(s.Checks.Own, "second")
+			fixture.WithSecondCheck(s.Workload, kueue.CheckStatePending)
+		}), PhaseTooManyChecks},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := PhaseOf(situationWith(tc.change)); got != tc.want {
@@ -397,6 +446,7 @@ func waitsWith(key gatestate.QueryKey, podSets []shape.PodSet) *waitqueue.Entry 
 
 func TestNext(t *testing.T) {
 	const room = "cluster1 has room for 9 such pods"
+	const passes = "gate gpu is in mode Shadow and lets every workload pass"
 	own := []string{"plimsoll"}
 	twoDevices := []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", DevicesPerPod: 2, Pods: 1}}
 	gateKey := gatestate.QueryKey{Gate: "gpu"}
@@ -663,6 +713,57 @@ func TestNext(t *testing.T) {
 			return Step{RequeueAfter: timing.DefaultWidenAfter, Reservation: reservationOn(s, []string{"cluster1", "cluster2"}, "cluster1"),
 				Conflict: &conflict{Evidence: "team-a/job was nominated to cluster2 by another dispatcher", At: fixture.Noon}, Writes: []Write{{Record: &RecordWrite{Record: record}}}}
 		}, PhaseNominated},
+		{"mode Shadow", inOrder(noRoom, shadowed), PhasePassing, func(*Situation) Step {
+			record := dispatch.Record{}.Begin([]string{"cluster1", "cluster2"}, fixture.Noon, passes, fixture.Noon)
+			return Step{Writes: append([]Write{{Check: &CheckWrite{Names: own, RememberReason: true, Decision: gate.Decision{State: gate.Ready, Reason: ReasonShadow, Message: passes}}}},
+				nominationOf(&record, ReasonNominated, "nominated cluster1, cluster2: "+passes, "cluster1", "cluster2")...)}
+		}, PhaseComparing},
+		{"mode Shadow, a cluster has connected since", inOrder(shadowed, sentTo(fixture.Noon, "cluster1")), PhasePassing, func(s *Situation) Step {
+			record := s.Record.Widen([]string{"cluster1", "cluster2"}, passes, fixture.Noon)
+			return Step{Writes: nominationOf(&record, ReasonNominated, "nominated cluster1, cluster2: "+passes, "cluster1", "cluster2")}
+		}, PhaseComparing},
+		{"mode Shadow, would wait, the first cluster has connected", inOrder(shadowed, setCheck(kueue.CheckStateReady), wouldBeOn("", fixture.Noon)), PhasePassing, func(s *Situation) Step {
+			record := s.Record.Begin([]string{"cluster1", "cluster2"}, fixture.Noon, passes, fixture.Noon)
+			record.Passed = s.Record.Passed
+			return Step{Writes: nominationOf(&record, ReasonNominated, "nominated cluster1, cluster2: "+passes, "cluster1", "cluster2")}
+		}, PhaseComparing},
+		{"mode Shadow, the record was refused", inOrder(shadowed, setCheck(kueue.CheckStateReady), refusedFor(time.Second, false)), PhasePassing, func(*Situation) Step {
+			return Step{Writes: nominationOf(nil, ReasonNominated, "nominated cluster1, cluster2: "+passes, "cluster1", "cluster2")}
+		}, PhaseComparing},
+		{"mode Shadow, would be sent", passed("", fixture.Noon), PhaseComparing, func(s *Situation) Step {
+			return Step{RequeueAfter: timing.DefaultPeriod, Reservation: reservationOn(s, nil, "cluster1"), Writes: []Write{{
+				Record: &RecordWrite{Record: s.Record.WithPassed("cluster1", gate.ReasonPlaceable, room, fixture.Noon, fixture.Noon)},
+				Event:  &Notice{Reason: ReasonWouldSend, Message: "gate gpu would send it to cluster1: " + room}}}}
+		}, PhaseComparing},
+		{"mode Shadow, would wait", inOrder(noRoom, passed("", fixture.Noon)), PhaseComparing, func(s *Situation) Step {
+			return Step{RequeueAfter: timing.DefaultPeriod, Reservation: &Reservation{}, Writes: []Write{{
+				Record: &RecordWrite{Record: s.Record.WithPassed("", gate.ReasonNoRoom, full.Message, fixture.Noon, fixture.Noon)},
+				Event:  &Notice{Reason: ReasonWouldWait, Message: "gate gpu would keep it waiting: " + full.Message}}}}
+		}, PhaseComparing},
+		{"mode Shadow, would go on waiting, on a cluster", inOrder(noRoom, passed("cluster2", fixture.Noon), wouldBeOn("", fixture.Noon)), PhaseComparing, func(*Situation) Step {
+			return Step{RequeueAfter: timing.DefaultPeriod}
+		}, PhaseComparing},
+		{"mode Shadow, room after a minute, on a cluster", inOrder(passed("cluster2", fixture.Noon), wouldBeOn("", fixture.Noon), later(time.Minute)), PhaseComparing, func(s *Situation) Step {
+			return Step{RequeueAfter: timing.DefaultPeriod, Writes: []Write{{
+				Record: &RecordWrite{Record: s.Record.WithPassed("cluster1", "", "", fixture.Noon, s.Now)},
+				Event:  &Notice{Reason: ReasonWouldSend, Message: "gate gpu would send it to cluster1: " + room}}}}
+		}, PhaseComparing},
+		{"mode Shadow, the gate has a problem", inOrder(passed("", fixture.Noon), func(s *Situation) { s.Gate.Problem = "no Placement" }), PhaseComparing, func(s *Situation) Step {
+			const message = "PlacementGate gpu is not ready: no Placement"
+			return Step{RequeueAfter: timing.DefaultPeriod, Writes: []Write{{
+				Record: &RecordWrite{Record: s.Record.WithPassed("", gate.ReasonGateNotReady, message, fixture.Noon, fixture.Noon)},
+				Event:  &Notice{Reason: ReasonWouldWait, Message: "gate gpu would keep it waiting: " + message}}}}
+		}, PhaseComparing},
+		{"mode Shadow, the gate was not read yet", inOrder(passed("", fixture.Noon), func(s *Situation) { s.Gate.Known = false }), PhaseComparing, func(*Situation) Step {
+			return Step{RequeueAfter: timing.RereadDelay}
+		}, PhaseComparing},
+		{"mode Shadow, waits for its pods", inOrder(passed("cluster2", fixture.Noon), wouldBeOn("cluster1", fixture.Noon)), PhasePassed, func(*Situation) Step {
+			return Step{RequeueAfter: timing.HangsAfter}
+		}, PhasePassed},
+		{"mode Shadow, started", inOrder(passed("cluster2", fixture.Noon), wouldBeOn("cluster1", fixture.Noon), started(fixture.Noon)), PhasePassed, func(s *Situation) Step {
+			return Step{Writes: []Write{{Record: &RecordWrite{Record: s.Record.Settled(v1alpha1.OutcomeOtherCluster)},
+				Event: &Notice{Reason: ReasonShadow, Message: "compared with gate gpu: OtherCluster"}}}}
+		}, PhasePassed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := situationWith(tc.change)

@@ -43,6 +43,12 @@ const (
 	PhaseReleased Phase = "Released"
 	// PhaseUngated: a MultiKueue workload without a check of ours, which we dispatch.
 	PhaseUngated Phase = "Ungated"
+	// PhasePassing: the gate is in mode Shadow, and the workload has yet to pass, to all connected clusters.
+	PhasePassing Phase = "Passing"
+	// PhaseComparing: the workload has passed a gate in mode Shadow, which decides what it would have done.
+	PhaseComparing Phase = "Comparing"
+	// PhasePassed: the workload has passed a gate in mode Shadow.
+	PhasePassed Phase = "Passed"
 	// PhaseIdle: Kueue, a worker or another controller acts next.
 	PhaseIdle Phase = "Idle"
 	// PhaseRecordUnreadable: the annotation plimsoll.dev/dispatch does not parse.
@@ -114,8 +120,8 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:     PhaseWriteRefused,
-			when:      isRefused,
-			condition: "less than a minute ago, the API server refused a write as invalid or forbidden",
+			when:      enforced(isRefused),
+			condition: "in mode Enforce, less than a minute ago, the API server refused a write as invalid or forbidden",
 			step:      stepAfterRefusal,
 			work:      "sets the check Pending, with the reason, unless the workload is on its way; looks again a minute after the refusal",
 		},
@@ -146,8 +152,8 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:     PhaseHeldBack,
-			when:      awaitsReleaseByGate,
-			condition: "inactive, no quota, [the gate decides first](order.md#the-gate-decides-first), and the queue of the workload preempts",
+			when:      enforced(awaitsReleaseByGate),
+			condition: "in mode Enforce, inactive, no quota, [the gate decides first](order.md#the-gate-decides-first), and the queue of the workload preempts",
 			step:      stepRelease,
 			work:      "the gate decides: if a cluster has room, reserves its devices and activates the workload; else writes the message of the check",
 			decides:   true,
@@ -155,8 +161,8 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:     PhaseParked,
-			when:      isParked,
-			condition: "the pause is over, and the workload returned its quota because no cluster could start it",
+			when:      enforced(isParked),
+			condition: "in mode Enforce, the pause is over, and the workload returned its quota because no cluster could start it",
 			step:      stepParked,
 			work:      "the gate decides for the first of those with the same request: if a cluster could start it, activates the workload and removes the pause from the record",
 			decides:   true,
@@ -164,8 +170,8 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:     PhaseAwaitingRoom,
-			when:      awaitsRoom,
-			condition: "the pause after a yield is over, the queue of the workload preempts, and the yield was less than 30 min ago",
+			when:      enforced(awaitsRoom),
+			condition: "in mode Enforce, the pause after a yield is over, the queue of the workload preempts, and the yield was less than 30 min ago",
 			step:      stepAwaitRoom,
 			work:      "the gate decides: if a cluster has room, activates the workload and removes the pause from the record",
 			decides:   true,
@@ -189,8 +195,8 @@ func init() { //nolint:funlen // one table
 		},
 		{
 			phase:     PhaseReleased,
-			when:      mayPreemptInVain,
-			condition: "active, no quota, [the gate decides first](order.md#the-gate-decides-first), and the queue of the workload preempts",
+			when:      enforced(mayPreemptInVain),
+			condition: "in mode Enforce, active, no quota, [the gate decides first](order.md#the-gate-decides-first), and the queue of the workload preempts",
 			step:      stepHoldBack,
 			work:      "none for a minute after the release; then deactivates the workload if no cluster has room",
 			decides:   true,
@@ -205,13 +211,38 @@ func init() { //nolint:funlen // one table
 			showsForeign: true,
 		},
 		{
+			phase:     PhasePassing,
+			when:      isPassing,
+			condition: "mode Shadow; the check is Pending, or the operator nominates and a connected cluster is not nominated",
+			step:      stepPass,
+			work:      "sets the check Ready; nominates every connected cluster if it is the operator's turn",
+			next:      []Phase{PhaseComparing, PhasePassed},
+		},
+		{
+			phase:     PhaseComparing,
+			when:      isCompared,
+			condition: "mode Shadow; the workload has passed, and no decision has sent it anywhere yet",
+			step:      stepCompare,
+			work:      "decides as if the workload still waited, and records the decision",
+			decides:   true,
+			next:      []Phase{PhasePassed, PhasePassing, PhaseQuotaLost},
+		},
+		{
+			phase:     PhasePassed,
+			when:      hasPassed,
+			condition: "mode Shadow; the workload has passed",
+			step:      stepFollow,
+			work:      "records the outcome once its pods are ready; reports them as Idle does",
+			next:      []Phase{PhasePassing, PhaseQuotaLost},
+		},
+		{
 			phase:        PhaseIdle,
 			when:         isIdle,
 			condition:    "no quota, evicted, deactivated, finished, on a cluster, or the check is Retry or Rejected",
 			step:         stepIdle,
 			work:         "leaves the wait queue; records a cluster that admitted the workload and did not start it; reports an admitted workload whose pods are not ready after 10 min",
 			showsForeign: true,
-			next:         []Phase{PhaseQuotaLost, PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated},
+			next:         []Phase{PhaseQuotaLost, PhaseWaiting, PhaseTooManyChecks, PhasePlacedByKueue, PhaseAwaitingPrimary, PhaseGateUnknown, PhaseRecordUnreadable, PhaseUngated, PhasePassing},
 		},
 		{
 			phase:        PhaseRecordUnreadable,

@@ -132,6 +132,8 @@ func (next Step) LeadsTo(from Phase) Phase {
 	to := from
 	for _, w := range next.Writes {
 		switch {
+		case from == PhasePassing:
+			to = PhaseComparing
 		case w.Nomination != nil && (from == PhaseUngated || from == PhaseEvictionStuck):
 			// These phases do not depend on nominations.
 		case w.Nomination != nil:

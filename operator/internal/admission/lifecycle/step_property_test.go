@@ -242,6 +242,9 @@ func (c chance) gate(s *Situation) {
 		}
 		s.Room.Candidates = append(s.Room.Candidates, candidate)
 	}
+	if c.oneIn(5) {
+		s.Gate.Spec.Mode = v1alpha1.ModeShadow
+	}
 }
 
 // carryOut changes the situation as the step's writes change the hub, and as the controller
@@ -305,6 +308,9 @@ func forbidden(s *Situation, next Step) error {
 	case next.RequeueAfter < 0:
 		return fmt.Errorf("looks again after %s", next.RequeueAfter)
 	}
+	if err := forbiddenInShadow(s, next); err != nil {
+		return err
+	}
 	hasRecord, isReady := false, map[string]bool{}
 	for _, w := range next.Writes {
 		var err error
@@ -318,7 +324,7 @@ func forbidden(s *Situation, next Step) error {
 			}
 		default:
 			err = forbiddenNomination(s, w.Nomination, isReady)
-			if err == nil && !hasRecord && PhaseOf(s) != PhaseUngated {
+			if err == nil && !hasRecord && PhaseOf(s) != PhaseUngated && (PhaseOf(s) != PhasePassing || s.History.Refusal == nil) {
 				err = fmt.Errorf("nominates without a record")
 			}
 		}
@@ -327,6 +333,28 @@ func forbidden(s *Situation, next Step) error {
 		}
 	}
 	return forbiddenHold(s, next)
+}
+
+// forbiddenInShadow: a gate in mode Shadow keeps nothing waiting, and returns nothing to its queue.
+func forbiddenInShadow(s *Situation, next Step) error {
+	if s.Workload == nil || !s.IsShadow() {
+		return nil
+	}
+	if next.Wait != nil || next.Decision != nil || next.Reservation != nil && next.Reservation.Hold != nil {
+		return fmt.Errorf("waits, counts a decision or holds a cluster in mode Shadow")
+	}
+	for _, w := range next.Writes {
+		if w.Record != nil && w.Record.Active != nil && !*w.Record.Active {
+			return fmt.Errorf("deactivates a workload in mode Shadow")
+		}
+		if w.Check != nil && w.Check.Decision.State != gate.Ready && PhaseOf(s) != PhaseQuotaLost {
+			return fmt.Errorf("sets the check %s in mode Shadow", w.Check.Decision.State)
+		}
+	}
+	if len(next.Writes) == 0 && kueuestate.AcceptsCheckUpdate(s.Workload) && PhaseOf(s) != PhaseCacheStale && s.Check().State == kueue.CheckStatePending {
+		return fmt.Errorf("leaves the check Pending in mode Shadow")
+	}
+	return nil
 }
 
 func forbiddenRecord(s *Situation, w *RecordWrite) error {

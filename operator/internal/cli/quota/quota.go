@@ -54,7 +54,7 @@ measured devices, less the quotas of the Cohort's own queues. PENDING is the nex
 WANTED. -o wide also lists the devices of each cluster.
 
 With --diff, only quotas whose Cohort differs are shown, and the exit code is 1 if there are
-any. This is what mode Apply would change.`,
+any. This is what mode Enforce would change.`,
 		Example: "  kubectl plimsoll quota -o wide\n  kubectl plimsoll quota --diff",
 		Args:    command.ExactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -64,7 +64,7 @@ func reclaimRows(p *v1alpha1.ReclaimPolicy) []reclaimRow {
 		r := &p.Status.History[i]
 		row := reclaimRow{Policy: p.Name, Mode: string(r.Mode), Workload: r.Namespace + "/" + r.Name, Cluster: r.Cluster,
 			Devices: r.Devices, IdleSeconds: r.IdleSeconds, State: "Reclaimed", Time: &r.Time.Time}
-		switch isShadow := r.Mode == v1alpha1.ReclaimShadow; {
+		switch isShadow := r.Mode == v1alpha1.ModeShadow; {
 		case r.Move != nil && isShadow:
 			row.State, row.Reason = "WouldMove", "to "+r.Move.To+" for "+r.Move.For
 		case r.Move != nil:

@@ -42,6 +42,8 @@ func decideActive(check *kueue.AdmissionCheck, pg *v1alpha1.PlacementGate) (cond
 		return condition.False(v1alpha1.ReasonGateNotFound, fmt.Sprintf("PlacementGate %s does not exist", name)), true
 	case pg.Status.ObservedGeneration < pg.Generation:
 		return condition.Decision{}, false
+	case pg.Spec.Mode == v1alpha1.ModeShadow:
+		return condition.True(v1alpha1.ReasonActive, fmt.Sprintf("PlacementGate %s is in mode Shadow: every workload passes", name)), true
 	}
 	ready := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionFalse && slices.Contains(inactiveReasons, ready.Reason) {

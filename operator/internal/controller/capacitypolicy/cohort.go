@@ -75,7 +75,7 @@ func (r *Reconciler) readCohort(ctx context.Context, policy *v1alpha1.CapacityPo
 			state.addQueue(q)
 		}
 	}
-	if policy.Spec.Mode == v1alpha1.CapacityApply {
+	if policy.Spec.Mode == v1alpha1.ModeEnforce {
 		state.orchestrated, err = r.findOrchestrated(ctx, tree)
 	}
 	return state, err
@@ -206,7 +206,7 @@ func decideApply(policy *v1alpha1.CapacityPolicy, cohort *cohortState) *conditio
 	name := policy.Spec.CohortName
 	var refused condition.Decision
 	switch {
-	case policy.Spec.Mode != v1alpha1.CapacityApply:
+	case policy.Spec.Mode != v1alpha1.ModeEnforce:
 		refused = condition.False(v1alpha1.ReasonShadow, "spec.mode is Shadow: Cohort "+name+" is not written; set spec.mode to Apply")
 	case cohort.live != nil && !cohort.owned:
 		refused = condition.False(v1alpha1.ReasonNotOurs, fmt.Sprintf(

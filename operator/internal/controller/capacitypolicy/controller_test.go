@@ -49,7 +49,7 @@ func newHub(t *testing.T, spec func(*v1alpha1.CapacityPolicySpec), objects ...cl
 func newHubWith(t *testing.T, calls interceptor.Funcs, spec func(*v1alpha1.CapacityPolicySpec), objects ...client.Object) *hub {
 	t.Helper()
 	policy := &v1alpha1.CapacityPolicy{ObjectMeta: metav1.ObjectMeta{Name: "gpus", Generation: 1}, Spec: v1alpha1.CapacityPolicySpec{
-		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, CohortName: "gpu-fleet", Mode: v1alpha1.CapacityApply,
+		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, CohortName: "gpu-fleet", Mode: v1alpha1.ModeEnforce,
 		Quotas: []v1alpha1.MeasuredQuota{{Flavor: "h100", Resource: "nvidia.com/gpu", Query: "sum by ($cluster_label) (usable)", UnhealthyQuery: "broken"}},
 	}}
 	if spec != nil {
@@ -244,7 +244,7 @@ func TestPolicyRefusesToWrite(t *testing.T) {
 		reason  string
 		want    int64
 	}{
-		{"shadow", func(s *v1alpha1.CapacityPolicySpec) { s.Mode = v1alpha1.CapacityShadow }, nil, "Shadow", -1},
+		{"shadow", func(s *v1alpha1.CapacityPolicySpec) { s.Mode = v1alpha1.ModeShadow }, nil, "Shadow", -1},
 		{"a Cohort of a user", nil, []client.Object{cohort("gpu-fleet", "", "", 3)}, "NotOurs", 3},
 		{"a Cohort of another policy", nil, []client.Object{cohort("gpu-fleet", "", "other", 3)}, "NotOurs", 3},
 		{"Kueue writes the quota", nil, []client.Object{automated}, "QuotaAutomation", -1},

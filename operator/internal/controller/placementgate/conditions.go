@@ -67,6 +67,9 @@ func decideReady(in *input) condition.Decision {
 	if in.faults.Excluding != "" {
 		return condition.True(v1alpha1.ReasonNoneEligible, "decides over "+countClusters(in)+", of which none is eligible: "+in.faults.Excluding)
 	}
+	if in.gate.Spec.Mode == v1alpha1.ModeShadow {
+		return condition.True(v1alpha1.ReasonShadow, "lets every workload pass, and compares in status.shadow what it would have done; decides over "+countClusters(in))
+	}
 	return condition.True(v1alpha1.ReasonDeciding, "decides over "+countClusters(in))
 }
 

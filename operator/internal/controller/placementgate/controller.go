@@ -135,6 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // configuration. An event on each MultiKueueConfig says how to delete the objects.
 func (r *Reconciler) forgetGate(ctx context.Context, name string) error {
 	r.opts.Registry.Delete(name)
+	r.opts.Registry.Shadow.Forget(name)
 	r.mu.Lock()
 	delete(r.histories, name)
 	r.mu.Unlock()

@@ -30,6 +30,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, in *input, decisions []con
 	g.Status.Candidates = int32(len(in.clusters))
 	g.Status.Waiting = in.waiting
 	g.Status.Holds = heldClusters(in.holds)
+	g.Status.Shadow = r.opts.Registry.Shadow.Report(before, r.opts.Now())
 	if equality.Semantic.DeepEqual(before.Status, g.Status) {
 		log.FromContext(ctx).V(1).Info("Status unchanged", "gate", g.Name)
 		return nil

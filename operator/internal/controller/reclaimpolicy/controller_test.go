@@ -26,7 +26,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-func shadow(s *v1alpha1.ReclaimPolicySpec) { s.Mode = v1alpha1.ReclaimShadow }
+func shadow(s *v1alpha1.ReclaimPolicySpec) { s.Mode = v1alpha1.ModeShadow }
 
 func unlabeled(wl *kueue.Workload) { wl.Spec.PodSets[0].Template.Labels = nil }
 
@@ -43,7 +43,7 @@ func TestIdleWorkloadIsReclaimed(t *testing.T) {
 		t.Errorf("active %t, record (-want +got):\n%s", active, diff)
 	}
 	h.requireUntouched("busy", "other")
-	wantHistory := []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(h.now), Mode: v1alpha1.ReclaimEnforce, Namespace: "team-a", Name: "job-idle", UID: "uid-idle",
+	wantHistory := []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(h.now), Mode: v1alpha1.ModeEnforce, Namespace: "team-a", Name: "job-idle", UID: "uid-idle",
 		RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour)), Cluster: "c1", Devices: 2, IdleSeconds: 2820}}
 	if diff := cmp.Diff(wantHistory, policy.Status.History); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
@@ -66,7 +66,7 @@ func TestShadowChangesNothing(t *testing.T) {
 	h.round()
 	policy := h.round()
 	h.requireUntouched("idle")
-	if s := policy.Status; len(s.History) != 1 || s.History[0].Mode != v1alpha1.ReclaimShadow || s.IdleWorkloads[0].State != v1alpha1.IdleRecorded {
+	if s := policy.Status; len(s.History) != 1 || s.History[0].Mode != v1alpha1.ModeShadow || s.IdleWorkloads[0].State != v1alpha1.IdleRecorded {
 		t.Errorf("status %+v", s)
 	}
 	wantEvent := "Normal WouldReclaim team-a/job-idle would return to its queue: its 2 devices on c1 have been idle for 47m0s, and other workloads wait"
@@ -262,7 +262,7 @@ func TestMomentaryWaitReclaimsNothing(t *testing.T) {
 // of a Cohort, and a reclaimed workload that waits is no reason for another one.
 func TestOneReclaimAtATime(t *testing.T) {
 	second := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 1}, Spec: v1alpha1.ReclaimPolicySpec{
-		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"other"}, Mode: v1alpha1.ReclaimEnforce}}
+		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"other"}, Mode: v1alpha1.ModeEnforce}}
 	inOther := func(wl *kueue.Workload) {
 		wl.Spec.QueueName, wl.Status.Admission.ClusterQueue = "other", "other"
 	}
@@ -443,7 +443,7 @@ func TestPolicyChangedDuringARound(t *testing.T) {
 	for name, change := range map[string]func(h *hub, ctx context.Context) error{
 		"set to Shadow": func(h *hub, ctx context.Context) error {
 			policy := h.policy()
-			policy.Spec.Mode, policy.Generation = v1alpha1.ReclaimShadow, 2
+			policy.Spec.Mode, policy.Generation = v1alpha1.ModeShadow, 2
 			return h.Update(ctx, policy)
 		},
 		"deleted": func(h *hub, ctx context.Context) error { return client.IgnoreNotFound(h.Delete(ctx, h.policy())) },

@@ -60,7 +60,7 @@ func newHub(t *testing.T, spec func(*v1alpha1.ReclaimPolicySpec), objects ...cli
 func newHubWith(t *testing.T, calls interceptor.Funcs, spec func(*v1alpha1.ReclaimPolicySpec), objects ...client.Object) *hub {
 	t.Helper()
 	policy := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "idle-gpus", Generation: 1}, Spec: v1alpha1.ReclaimPolicySpec{
-		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, Mode: v1alpha1.ReclaimEnforce}}
+		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, Mode: v1alpha1.ModeEnforce}}
 	if spec != nil {
 		spec(&policy.Spec)
 	}

@@ -46,19 +46,19 @@ func TestReclaimOnAnAPIServer(t *testing.T) {
 	policy := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "idle-gpus"}, Spec: v1alpha1.ReclaimPolicySpec{
 		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, PeriodSeconds: 10}}
 	g.Expect(hub.Create(t.Context(), policy)).To(gomega.Succeed())
-	g.Expect(policy.Spec.Mode).To(gomega.Equal(v1alpha1.ReclaimShadow))
+	g.Expect(policy.Spec.Mode).To(gomega.Equal(v1alpha1.ModeShadow))
 	g.Expect(policy.Spec.MaxPerHour).To(gomega.BeEquivalentTo(4))
 	history := func() ([]v1alpha1.ReclaimRecord, error) {
 		err := hub.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
 		return policy.Status.History, err
 	}
 	g.Eventually(history, 30*time.Second, 100*time.Millisecond).Should(gomega.HaveLen(1))
-	g.Expect(policy.Status.History[0].Mode).To(gomega.Equal(v1alpha1.ReclaimShadow))
+	g.Expect(policy.Status.History[0].Mode).To(gomega.Equal(v1alpha1.ModeShadow))
 	g.Expect(hub.Get(t.Context(), client.ObjectKeyFromObject(wl), wl)).To(gomega.Succeed())
 	g.Expect(wl.Annotations).NotTo(gomega.HaveKey(v1alpha1.DispatchAnnotation))
 
 	before := policy.DeepCopy()
-	policy.Spec.Mode = v1alpha1.ReclaimEnforce
+	policy.Spec.Mode = v1alpha1.ModeEnforce
 	g.Expect(hub.Patch(t.Context(), policy, client.MergeFrom(before))).To(gomega.Succeed())
 	g.Eventually(func() (*bool, error) {
 		err := hub.Get(t.Context(), client.ObjectKeyFromObject(wl), wl)

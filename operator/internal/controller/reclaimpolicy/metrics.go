@@ -7,7 +7,7 @@ import (
 )
 
 // modeLabels are the values of the label mode.
-var modeLabels = map[v1alpha1.ReclaimMode]string{v1alpha1.ReclaimShadow: "shadow", v1alpha1.ReclaimEnforce: "enforce"}
+var modeLabels = map[v1alpha1.Mode]string{v1alpha1.ModeShadow: "shadow", v1alpha1.ModeEnforce: "enforce"}
 
 type metrics struct {
 	workloads   *prometheus.CounterVec
@@ -33,7 +33,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) count(policy string, mode v1alpha1.ReclaimMode, isMove bool) {
+func (m *metrics) count(policy string, mode v1alpha1.Mode, isMove bool) {
 	counter := m.workloads
 	if isMove {
 		counter = m.moves

@@ -137,7 +137,7 @@ func (r *Reconciler) readMovable(ctx context.Context, waiting []*rebalance.Waiti
 }
 
 // boundsOfMoves returns the limits of a round, after what it returns because of idle devices.
-func (r *Reconciler) boundsOfMoves(ctx context.Context, policy *v1alpha1.ReclaimPolicy, mode v1alpha1.ReclaimMode, idle []reclaim.Decision) (rebalance.Bounds, error) {
+func (r *Reconciler) boundsOfMoves(ctx context.Context, policy *v1alpha1.ReclaimPolicy, mode v1alpha1.Mode, idle []reclaim.Decision) (rebalance.Bounds, error) {
 	own := reclaim.BoundsOf(&policy.Spec)
 	b := rebalance.Bounds{Mode: mode, MinRun: own.MinRun, History: policy.Status.History, Unplaced: map[string]bool{},
 		Remaining: reclaim.Remaining(own.MaxPerHour, policy.Status.History, mode, r.now())}

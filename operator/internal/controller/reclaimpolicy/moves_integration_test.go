@@ -36,7 +36,7 @@ func TestRebalanceOnAnAPIServer(t *testing.T) {
 	policy := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "rebalance"}, Spec: v1alpha1.ReclaimPolicySpec{
 		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, PeriodSeconds: 10, Rebalance: &v1alpha1.Rebalance{}}}
 	g.Expect(hub.Create(t.Context(), policy)).To(gomega.Succeed())
-	g.Expect(policy.Spec.Rebalance.Mode).To(gomega.Equal(v1alpha1.ReclaimShadow))
+	g.Expect(policy.Spec.Rebalance.Mode).To(gomega.Equal(v1alpha1.ModeShadow))
 	status := func() (v1alpha1.ReclaimPolicyStatus, error) {
 		err := hub.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
 		return policy.Status, err
@@ -48,7 +48,7 @@ func TestRebalanceOnAnAPIServer(t *testing.T) {
 	g.Expect(wl.Annotations).NotTo(gomega.HaveKey(v1alpha1.DispatchAnnotation))
 
 	before := policy.DeepCopy()
-	policy.Spec.Rebalance.Mode = v1alpha1.ReclaimEnforce
+	policy.Spec.Rebalance.Mode = v1alpha1.ModeEnforce
 	g.Expect(hub.Patch(t.Context(), policy, client.MergeFrom(before))).To(gomega.Succeed())
 	g.Eventually(func() (*bool, error) {
 		err := hub.Get(t.Context(), client.ObjectKeyFromObject(wl), wl)

@@ -82,7 +82,7 @@ func bigWaits(change ...func(*kueue.Workload)) *kueue.Workload {
 }
 
 // newStuckHub is a hub where small may move for big, with a policy that does so in this mode.
-func newStuckHub(t *testing.T, calls interceptor.Funcs, mode v1alpha1.ReclaimMode, objects ...client.Object) (*hub, *gates) {
+func newStuckHub(t *testing.T, calls interceptor.Funcs, mode v1alpha1.Mode, objects ...client.Object) (*hub, *gates) {
 	t.Helper()
 	h := newHubWith(t, calls, func(s *v1alpha1.ReclaimPolicySpec) { s.Rebalance = &v1alpha1.Rebalance{Mode: mode} }, append(objects, running("small"), bigWaits())...)
 	if err := h.Delete(t.Context(), waiting("waits")); err != nil {
@@ -100,7 +100,7 @@ func TestShadowRecordsAMove(t *testing.T) {
 	if moves := policy.Status.Moves; len(moves) != 1 || moves[0] != want {
 		t.Errorf("moves %+v", moves)
 	}
-	if r := policy.Status.History; len(r) != 1 || r[0].Mode != v1alpha1.ReclaimShadow || r[0].Move == nil || r[0].Move.ForUID != "uid-big" || r[0].Move.To != "c2" {
+	if r := policy.Status.History; len(r) != 1 || r[0].Mode != v1alpha1.ModeShadow || r[0].Move == nil || r[0].Move.ForUID != "uid-big" || r[0].Move.To != "c2" {
 		t.Errorf("history %+v", r)
 	}
 	if events := h.events(); !slices.ContainsFunc(events, func(e string) bool {
@@ -118,14 +118,14 @@ func TestShadowRecordsAMove(t *testing.T) {
 }
 
 func TestEnforceMovesAWorkload(t *testing.T) {
-	h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce)
+	h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ModeEnforce)
 	policy := h.round()
 	active, record := h.isActive("small")
 	avoided := record.Avoided(h.now)
 	if active || !record.IsReclaimed() || len(avoided) != 1 || avoided[0].Cluster != "c1" || avoided[0].Why != "was left for team-a/job-big" || record.Reclaimed.Policy != "idle-gpus" {
 		t.Errorf("active %t, record %+v", active, record)
 	}
-	if r := policy.Status.History; len(r) != 1 || r[0].Mode != v1alpha1.ReclaimEnforce || r[0].IdleSeconds != 0 {
+	if r := policy.Status.History; len(r) != 1 || r[0].Mode != v1alpha1.ModeEnforce || r[0].IdleSeconds != 0 {
 		t.Errorf("history %+v", r)
 	}
 	if events := h.events(); !slices.ContainsFunc(events, func(e string) bool {
@@ -194,7 +194,7 @@ func TestNothingMoves(t *testing.T) {
 		}, "the metrics source is too slow: the round takes longer than periodSeconds, or than 240 s"},
 		{"another policy has moved a workload for big", func(h *hub, _ *gates) {
 			other := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
-			other.Status.History = []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(h.now), Mode: v1alpha1.ReclaimEnforce, Namespace: "team-b", Name: "x", UID: "x", Cluster: "c1",
+			other.Status.History = []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(h.now), Mode: v1alpha1.ModeEnforce, Namespace: "team-b", Name: "x", UID: "x", Cluster: "c1",
 				Move: &v1alpha1.MoveRecord{For: "team-a/job-big", ForUID: "uid-big", PodsEndBy: metav1.NewTime(h.now.Add(time.Minute))}}}
 			if err := h.Create(h.t.Context(), other); err != nil {
 				h.t.Fatal(err)
@@ -205,7 +205,7 @@ func TestNothingMoves(t *testing.T) {
 		}, "it was returned to its queue itself"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h, g := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce)
+			h, g := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ModeEnforce)
 			tc.change(h, g)
 			policy := h.round()
 			moves := policy.Status.Moves
@@ -237,7 +237,7 @@ func TestNoQueriesOfMovesWithoutRebalance(t *testing.T) {
 
 // A move that the API server refuses does not count for maxPerHour.
 func TestRefusedMoveDoesNotCount(t *testing.T) {
-	h, _ := newStuckHub(t, refuseWritesTo("small"), v1alpha1.ReclaimEnforce)
+	h, _ := newStuckHub(t, refuseWritesTo("small"), v1alpha1.ModeEnforce)
 	policy := h.round()
 	if m := policy.Status.Moves; len(m) != 1 || m[0].State != v1alpha1.MoveLimited || !strings.Contains(m[0].Reason, "refused the write") || len(policy.Status.History) > 0 {
 		t.Errorf("status %+v", policy.Status)
@@ -246,7 +246,7 @@ func TestRefusedMoveDoesNotCount(t *testing.T) {
 
 // An idle workload comes first, and both count for maxPerHour.
 func TestIdleWorkloadComesBeforeAMove(t *testing.T) {
-	h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce, running("idle"))
+	h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ModeEnforce, running("idle"))
 	h.idle["idle"] = []float64{3000, 3000}
 	policy := h.round()
 	if m := policy.Status.Moves; len(m) != 1 || m[0].State != v1alpha1.MoveLimited || m[0].Reason != "team-a/job-idle, whose devices are idle, comes first" {
@@ -265,7 +265,7 @@ func TestIdleWorkloadOfAnotherQueueComesBeforeAMove(t *testing.T) {
 			wl.Status.Admission.ClusterQueue = "other"
 		}
 	}
-	h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce, clusterQueue("other", ""), localQueue("other"), running("idle", inOther), waiting("waits-too", inOther))
+	h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ModeEnforce, clusterQueue("other", ""), localQueue("other"), running("idle", inOther), waiting("waits-too", inOther))
 	policy := h.policy()
 	policy.Spec.ClusterQueues = append(policy.Spec.ClusterQueues, "other")
 	if err := h.Update(t.Context(), policy); err != nil {
@@ -297,7 +297,7 @@ func TestRoundEndsBeforeTheLivenessProbeFails(t *testing.T) {
 	for name, blocked := range map[string]string{"idle devices": "sample_timestamp", "moves": "plimsoll_free_devices"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce)
+				h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ModeEnforce)
 				policy := h.policy()
 				policy.Spec.PeriodSeconds = 3600
 				if err := h.Update(t.Context(), policy); err != nil {

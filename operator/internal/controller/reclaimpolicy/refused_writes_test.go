@@ -65,7 +65,7 @@ func TestRefusedWorkloadIsPassedOver(t *testing.T) {
 
 // A workload that the API server protects from writes does not keep others from moving.
 func TestRefusedMoveIsPassedOver(t *testing.T) {
-	h, _ := newStuckHub(t, refuseWritesTo("small"), v1alpha1.ReclaimEnforce)
+	h, _ := newStuckHub(t, refuseWritesTo("small"), v1alpha1.ModeEnforce)
 	h.round()
 	if m := h.round().Status.Moves; len(m) != 1 || m[0].State != v1alpha1.MoveNone {
 		t.Errorf("moves %+v", m)

@@ -62,8 +62,8 @@ func moveReturn(d *rebalance.Decision) departure {
 
 // carryOut returns a workload to its queue, or reports it in mode Shadow. It returns why the workload
 // was certainly not written; nil = it was, or it may have been.
-func (r *Reconciler) carryOut(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, mode v1alpha1.ReclaimMode, d departure, now time.Time) *notReclaimed {
-	if mode != v1alpha1.ReclaimEnforce {
+func (r *Reconciler) carryOut(ctx context.Context, policy *v1alpha1.ReclaimPolicy, queues *queues, mode v1alpha1.Mode, d departure, now time.Time) *notReclaimed {
+	if mode != v1alpha1.ModeEnforce {
 		r.reportShadow(ctx, policy, d)
 		return nil
 	}
@@ -107,7 +107,7 @@ func (r *Reconciler) requeue(ctx context.Context, policy *v1alpha1.ReclaimPolicy
 		return err
 	}
 	logger.Info("Workload reclaimed")
-	r.metrics.count(policy.Name, v1alpha1.ReclaimEnforce, d.move != nil)
+	r.metrics.count(policy.Name, v1alpha1.ModeEnforce, d.move != nil)
 	r.recorder.Eventf(wl, nil, corev1.EventTypeWarning, d.event, "Reclaim", "%s", condition.Truncate(
 		fmt.Sprintf("ReclaimPolicy %s returns it to its queue: %s%s", policy.Name, d.cause, d.need), maxMessage))
 	return nil
@@ -116,7 +116,7 @@ func (r *Reconciler) requeue(ctx context.Context, policy *v1alpha1.ReclaimPolicy
 // reportShadow reports a workload that mode Enforce would reclaim.
 func (r *Reconciler) reportShadow(ctx context.Context, policy *v1alpha1.ReclaimPolicy, d departure) {
 	log.FromContext(ctx).WithValues("workload", d.Namespace+"/"+d.Name, "cluster", d.Owner.Cluster, "devices", d.Devices).WithValues(d.details...).Info("Workload would be reclaimed")
-	r.metrics.count(policy.Name, v1alpha1.ReclaimShadow, d.move != nil)
+	r.metrics.count(policy.Name, v1alpha1.ModeShadow, d.move != nil)
 	r.recorder.Eventf(policy, nil, corev1.EventTypeNormal, d.would, "Reclaim", "%s", condition.Truncate(
 		fmt.Sprintf("%s/%s would return to its queue: %s%s", d.Namespace, d.Name, d.cause, d.need), maxMessage))
 }

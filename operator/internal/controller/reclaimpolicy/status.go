@@ -120,7 +120,7 @@ func decideReady(policy *v1alpha1.ReclaimPolicy, queues *queues, valid, fresh co
 		return fresh
 	case len(queues.missing) > 0:
 		return condition.False(v1alpha1.ReasonQueueNotFound, fmt.Sprintf("ClusterQueues that do not exist: %s; the others are considered", strings.Join(queues.missing, ", ")))
-	case policy.Spec.Mode != v1alpha1.ReclaimEnforce:
+	case policy.Spec.Mode != v1alpha1.ModeEnforce:
 		return condition.True(v1alpha1.ReasonShadow, "idle workloads are recorded, and none is changed; set spec.mode to Enforce to return them to their queues"+movesNote(policy))
 	}
 	return condition.True(reasonEnforcing, "idle workloads return to their queues"+movesNote(policy))
@@ -131,7 +131,7 @@ func movesNote(policy *v1alpha1.ReclaimPolicy) string {
 	switch mode, isOn := rebalance.ModeOf(&policy.Spec); {
 	case !isOn:
 		return ""
-	case mode == v1alpha1.ReclaimEnforce:
+	case mode == v1alpha1.ModeEnforce:
 		return "; workloads move to other clusters"
 	}
 	return "; moves to other clusters are recorded"

@@ -59,7 +59,7 @@ func TestWorkloadOfAStoppedQueueIsProtected(t *testing.T) {
 				t.Errorf("idle workloads %+v", s)
 			}
 
-			h, _ = newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce)
+			h, _ = newStuckHub(t, interceptor.Funcs{}, v1alpha1.ModeEnforce)
 			h.replace(tc.queue)
 			h.round()
 			h.requireUntouched("small")
@@ -78,7 +78,7 @@ func TestWorkloadOfAStoppedQueueIsProtected(t *testing.T) {
 
 // A queue that is stopped during the queries is seen, too.
 func TestQueueStoppedDuringTheQueries(t *testing.T) {
-	h, g := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce)
+	h, g := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ModeEnforce)
 	g.onRead = func(job string) {
 		if job == "small" {
 			h.replace(changed(clusterQueue("research", ""), stop(kueue.Hold)))
@@ -110,7 +110,7 @@ func TestWorkloadsOfStoppedQueuesDoNotWait(t *testing.T) {
 				t.Errorf("idle workloads %+v", s)
 			}
 
-			h, _ = newStuckHub(t, interceptor.Funcs{}, v1alpha1.ReclaimEnforce, clusterQueue("other", "fleet"), localQueue("other"), waiting("late", other))
+			h, _ = newStuckHub(t, interceptor.Funcs{}, v1alpha1.ModeEnforce, clusterQueue("other", "fleet"), localQueue("other"), waiting("late", other))
 			h.replace(clusterQueue("research", "fleet"))
 			tc.stop(h)
 			h.round()

@@ -16,7 +16,7 @@ import (
 func logRound(ctx context.Context, policy string, previous, done *completedRound) {
 	logger := log.FromContext(ctx).WithValues("policy", policy)
 	if previous != nil && previous.in.shadow != done.in.shadow {
-		logger.Info("Publish mode changed", "from", modeOf(previous), "to", modeOf(done))
+		logger.Info("Mode changed", "from", modeOf(previous), "to", modeOf(done))
 	}
 	if err := done.published.Err; err != nil {
 		logger.Error(err, "Could not write all scores", "failed", done.published.Failed)
@@ -40,9 +40,9 @@ func hasChanged(previous, done *completedRound) bool {
 		summarize(previous.report.Result) != summarize(done.report.Result)
 }
 
-func modeOf(done *completedRound) v1alpha1.PolicyMode {
+func modeOf(done *completedRound) v1alpha1.Mode {
 	if done.in.shadow {
 		return v1alpha1.ModeShadow
 	}
-	return v1alpha1.ModePublish
+	return v1alpha1.ModeEnforce
 }

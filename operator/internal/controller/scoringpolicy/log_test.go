@@ -121,7 +121,7 @@ func TestReconcileLog(t *testing.T) {
 		{"Shadow mode deletes the scores", func() {
 			update(func(p *v1alpha1.ScoringPolicy) { p.Spec.Mode, p.Generation = v1alpha1.ModeShadow, 2 })
 		}, []logLine{
-			{Message: "Publish mode changed", Policy: "fleet", From: "Publish", To: "Shadow"}, finished(0, 3, 0),
+			{Message: "Mode changed", Policy: "fleet", From: "Enforce", To: "Shadow"}, finished(0, 3, 0),
 			{Message: "Scores deleted", Policy: "fleet", Count: 3}, changed("Published", "False"), changed("Ready", "True"),
 		}},
 		{"an invalid spec is logged once", func() {

@@ -70,7 +70,7 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		{pol(func(s *v1alpha1.ScoringPolicySpec) {
 			s.Scores[0].NameFrom, s.Total.Name = &v1alpha1.NameFrom{Label: "model"}, "free-total"
 		}), "total.name must not begin with the name of a score with nameFrom"},
-		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Mode = "Dry" }), `supported values: "Publish", "Shadow"`},
+		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Mode = "Dry" }), `supported values: "Enforce", "Shadow"`},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.ValidForPeriods = 1 }), "spec.validForPeriods"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Name = "a_b" }), "spec.scores[0].name"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].Normalize.Linear = nil }), "linear must be set exactly when type is Linear"},
@@ -109,7 +109,7 @@ func TestDefaultsAreWritten(t *testing.T) {
 	want := []any{
 		v1alpha1.SourcePrometheus, "cluster", v1alpha1.MatchName,
 		v1alpha1.AdvancedSource{TimeoutSeconds: 10, MaxConcurrency: 4, QueriesPerSecond: 20, MaxSeries: 100000},
-		int32(30), int32(3), v1alpha1.ModePublish, int32(50), "total", v1alpha1.RangeZeroTo100,
+		int32(30), int32(3), v1alpha1.ModeEnforce, int32(50), "total", v1alpha1.RangeZeroTo100,
 		int32(1), v1alpha1.RangeZeroTo100, int32(300), v1alpha1.MissingWorst, v1alpha1.AbsentMissing,
 	}
 	for i := range want {

@@ -86,6 +86,9 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *lifecycle.Situation
 		return err
 	}
 	s = r.engine.Measured(s, r.keyOf(s), clusters, fleet)
+	if s.IsShadow() {
+		s = s.AsWaiting()
+	}
 	if err := r.measureOthers(ctx, s); err != nil {
 		return err
 	}

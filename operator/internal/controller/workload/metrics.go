@@ -60,7 +60,7 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *gatesta
 				[]string{"gate", "cluster", "mode"}, nil)},
 	}
 	if reg != nil {
-		reg.MustRegister(newQueueCollector(gates, waiting, now), m.decisions, m.nominations, m.mispredicts, m.requeues, m.readySeconds, m.admitSeconds, m.ledgerDevices)
+		reg.MustRegister(newQueueCollector(gates, waiting, now), m.decisions, m.nominations, m.mispredicts, m.requeues, m.readySeconds, m.admitSeconds, m.ledgerDevices, newShadowCollector(gates.Shadow, now))
 	}
 	gates.OnChange(func(name string) {
 		if g, ok := gates.Get(name); ok {

@@ -18,7 +18,7 @@ const settle = 15 * time.Second
 
 // Bounds are the limits of a policy, and what counts towards them.
 type Bounds struct {
-	Mode   v1alpha1.ReclaimMode
+	Mode   v1alpha1.Mode
 	MinRun time.Duration
 	// Remaining is how many workloads the policy may still return within the hour.
 	Remaining int
@@ -32,11 +32,11 @@ type Bounds struct {
 }
 
 // ModeOf returns the mode of moves in a spec, and false if the policy moves nothing.
-func ModeOf(spec *v1alpha1.ReclaimPolicySpec) (v1alpha1.ReclaimMode, bool) {
+func ModeOf(spec *v1alpha1.ReclaimPolicySpec) (v1alpha1.Mode, bool) {
 	if spec.Rebalance == nil {
 		return "", false
 	}
-	return cmp.Or(spec.Rebalance.Mode, v1alpha1.ReclaimShadow), true
+	return cmp.Or(spec.Rebalance.Mode, v1alpha1.ModeEnforce), true
 }
 
 // MovesOf returns the moves in mode Enforce that policies recorded.
@@ -44,7 +44,7 @@ func MovesOf(policies []v1alpha1.ReclaimPolicy) []v1alpha1.ReclaimRecord {
 	var moves []v1alpha1.ReclaimRecord
 	for i := range policies {
 		for _, r := range policies[i].Status.History {
-			if r.Mode == v1alpha1.ReclaimEnforce && r.Move != nil {
+			if r.Mode == v1alpha1.ModeEnforce && r.Move != nil {
 				moves = append(moves, r)
 			}
 		}
@@ -58,7 +58,7 @@ func MovesOf(policies []v1alpha1.ReclaimPolicy) []v1alpha1.ReclaimRecord {
 func (b *Bounds) mayMove(c *reclaim.Candidate, now time.Time) bool {
 	return c.Protection == "" && !c.IsRefused(now) && now.Sub(c.RunningSince) >= b.MinRun && c.QuotaWantedBy == "" &&
 		now.Sub(c.ReclaimedAt) >= reclaim.Window && !reclaim.ReturnedRecently(b.History, b.Mode, c.UID, now) &&
-		!reclaim.ReturnedRecently(b.Moves, v1alpha1.ReclaimEnforce, c.UID, now)
+		!reclaim.ReturnedRecently(b.Moves, v1alpha1.ModeEnforce, c.UID, now)
 }
 
 // Decision is what a round decides for a waiting workload.
@@ -153,7 +153,7 @@ func (b *Bounds) limit(c *reclaim.Candidate, first string, now time.Time) (state
 func (b *Bounds) moving(now time.Time) string {
 	for i := range b.Moves {
 		r := &b.Moves[i]
-		if b.Mode == v1alpha1.ReclaimEnforce && b.Unplaced[r.UID] && now.Sub(r.Move.PodsEndBy.Time) < timing.MoveAvoidance {
+		if b.Mode == v1alpha1.ModeEnforce && b.Unplaced[r.UID] && now.Sub(r.Move.PodsEndBy.Time) < timing.MoveAvoidance {
 			return r.Namespace + "/" + r.Name
 		}
 	}
@@ -162,8 +162,8 @@ func (b *Bounds) moving(now time.Time) string {
 
 // isRecorded reports whether mode Shadow recorded a move for the workload since it waits.
 func (b *Bounds) isRecorded(w *Waiting) bool {
-	return b.Mode == v1alpha1.ReclaimShadow && slices.ContainsFunc(b.History, func(r v1alpha1.ReclaimRecord) bool {
-		return r.Mode == v1alpha1.ReclaimShadow && isFor(&r, w)
+	return b.Mode == v1alpha1.ModeShadow && slices.ContainsFunc(b.History, func(r v1alpha1.ReclaimRecord) bool {
+		return r.Mode == v1alpha1.ModeShadow && isFor(&r, w)
 	})
 }
 
@@ -182,7 +182,7 @@ func (b *Bounds) isSettling(w *Waiting) bool {
 }
 
 // Record returns the history with the selected move.
-func Record(history []v1alpha1.ReclaimRecord, decisions []Decision, mode v1alpha1.ReclaimMode, now time.Time) []v1alpha1.ReclaimRecord {
+func Record(history []v1alpha1.ReclaimRecord, decisions []Decision, mode v1alpha1.Mode, now time.Time) []v1alpha1.ReclaimRecord {
 	for i := range decisions {
 		d := &decisions[i]
 		if d.State != v1alpha1.MoveSelected {

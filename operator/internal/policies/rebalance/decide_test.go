@@ -41,7 +41,7 @@ func candidate(change func(*reclaim.Candidate)) func(*world) {
 }
 
 // record is a move of a workload for big, some time ago.
-func record(uid, forUID string, mode v1alpha1.ReclaimMode, ago time.Duration) v1alpha1.ReclaimRecord {
+func record(uid, forUID string, mode v1alpha1.Mode, ago time.Duration) v1alpha1.ReclaimRecord {
 	at := metav1.NewTime(noon.Add(-ago))
 	return v1alpha1.ReclaimRecord{Time: at, Mode: mode, Namespace: "team-a", Name: uid, UID: uid, Cluster: "c1", Move: &v1alpha1.MoveRecord{
 		For: "team-a/" + forUID, ForUID: forUID, To: "c2", PodsEndBy: metav1.NewTime(at.Add(15 * time.Second))}}
@@ -93,7 +93,7 @@ func TestDecide(t *testing.T) {
 		{"returned within the hour by some policy", candidate(func(c *reclaim.Candidate) { c.ReclaimedAt = noon.Add(-time.Hour) }), none, "", "without any"},
 		{"returned before", candidate(func(c *reclaim.Candidate) { c.ReclaimedAt = noon.Add(-61 * time.Minute) }), selected, "small", ""},
 		{"returned within the hour by this policy", func(w *world) {
-			w.history = []v1alpha1.ReclaimRecord{record("small", "else", v1alpha1.ReclaimEnforce, 59*time.Minute)}
+			w.history = []v1alpha1.ReclaimRecord{record("small", "else", v1alpha1.ModeEnforce, 59*time.Minute)}
 		}, none, "", "without any"},
 		{"a device is not measured", candidate(func(c *reclaim.Candidate) { c.Devices++ }), none, "", "without any"},
 		{"no quota for big on the cluster", func(w *world) {
@@ -183,53 +183,53 @@ func TestDecide(t *testing.T) {
 		{"maxPerHour is reached", func(w *world) { w.remaining = 0 }, limited, "small", "maxPerHour"},
 		{"another one of the Cohort returns", candidate(func(c *reclaim.Candidate) { c.Returning = "team-b/x" }), limited, "small", "the return of team-b/x"},
 		{"another move is not complete", func(w *world) {
-			w.history, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ReclaimEnforce, 9*time.Minute)}, map[string]bool{"x": true}
+			w.history, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ModeEnforce, 9*time.Minute)}, map[string]bool{"x": true}
 		}, limited, "small", "team-a/x was moved and does not run again yet"},
 		{"another move waits for too long", func(w *world) {
-			w.history, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ReclaimEnforce, 10*time.Minute+15*time.Second)}, map[string]bool{"x": true}
+			w.history, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ModeEnforce, 10*time.Minute+15*time.Second)}, map[string]bool{"x": true}
 		}, selected, "small", ""},
 		{"a move of another policy is not complete", func(w *world) {
-			w.otherHistory, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ReclaimEnforce, 9*time.Minute)}, map[string]bool{"x": true}
+			w.otherHistory, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "else", v1alpha1.ModeEnforce, 9*time.Minute)}, map[string]bool{"x": true}
 		}, limited, "small", "team-a/x was moved and does not run again yet"},
 		{"another policy would have moved one", func(w *world) {
-			w.otherHistory, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimShadow, time.Second)}, map[string]bool{"x": true}
+			w.otherHistory, w.unplaced = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeShadow, time.Second)}, map[string]bool{"x": true}
 		}, selected, "small", ""},
 		{"a move of another policy for big is not measured", func(w *world) {
-			w.otherHistory = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 25*time.Second)}
+			w.otherHistory = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeEnforce, 25*time.Second)}
 		}, v1alpha1.MoveSettling, "", "samples"},
 		{"moved within the hour by another policy", func(w *world) {
-			w.otherHistory = []v1alpha1.ReclaimRecord{record("small", "else", v1alpha1.ReclaimEnforce, 59*time.Minute)}
+			w.otherHistory = []v1alpha1.ReclaimRecord{record("small", "else", v1alpha1.ModeEnforce, 59*time.Minute)}
 		}, none, "", "without any"},
 		{"a move for big is not measured", func(w *world) {
-			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 30*time.Second)}
+			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeEnforce, 30*time.Second)}
 		}, v1alpha1.MoveSettling, "", "samples"},
 		{"the workload that moved for big has just ended", func(w *world) {
-			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 30*time.Second)}
+			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeEnforce, 30*time.Second)}
 			w.view.Credit(ledger.Credit{Cluster: "c1", PodSets: []shape.PodSet{{Resource: gpu, Model: h100, DevicesPerPod: 2, Pods: 1}}, FinishedAt: noon.Add(-20 * time.Second)})
 		}, v1alpha1.MoveSettling, "", "samples"},
 		{"a move for big from a cluster that was held before is not measured", func(w *world) {
-			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 40*time.Second)}
+			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeEnforce, 40*time.Second)}
 			w.history[0].Cluster = "c2"
 			ofBig(func(in *gate.Inputs) { in.Candidates[1].SampledAt = noon.Add(-40 * time.Second) })(w)
 		}, v1alpha1.MoveSettling, "", "samples"},
 		{"a move for big from a cluster that the gate has no more", func(w *world) {
-			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 30*time.Second)}
+			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeEnforce, 30*time.Second)}
 			w.history[0].Cluster = "c9"
 		}, selected, "small", ""},
 		{"a move for big is measured", func(w *world) {
-			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 40*time.Second)}
+			w.history = []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeEnforce, 40*time.Second)}
 		}, selected, "small", ""},
 		{"recorded in mode Shadow", func(w *world) {
-			w.mode, w.history = v1alpha1.ReclaimShadow, []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimShadow, 9*time.Minute)}
+			w.mode, w.history = v1alpha1.ModeShadow, []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeShadow, 9*time.Minute)}
 		}, v1alpha1.MoveRecorded, "", "recorded"},
 		{"recorded before it waited", func(w *world) {
-			w.mode, w.history = v1alpha1.ReclaimShadow, []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimShadow, 11*time.Minute)}
+			w.mode, w.history = v1alpha1.ModeShadow, []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeShadow, 11*time.Minute)}
 		}, selected, "small", ""},
 		{"moved in mode Enforce, now Shadow", func(w *world) {
-			w.mode, w.history = v1alpha1.ReclaimShadow, []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ReclaimEnforce, 9*time.Minute)}
+			w.mode, w.history = v1alpha1.ModeShadow, []v1alpha1.ReclaimRecord{record("x", "big", v1alpha1.ModeEnforce, 9*time.Minute)}
 		}, selected, "small", ""},
 		{"recorded in mode Shadow, now Enforce", func(w *world) {
-			w.history = []v1alpha1.ReclaimRecord{record("small", "big", v1alpha1.ReclaimShadow, 10*time.Second)}
+			w.history = []v1alpha1.ReclaimRecord{record("small", "big", v1alpha1.ModeShadow, 10*time.Second)}
 		}, selected, "small", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -292,16 +292,16 @@ func TestOneMoveInARound(t *testing.T) {
 	first, second := w.waiting(), w.waiting()
 	first.Hold.UID, first.Hold.Rank.Priority = "first", 20
 	m := []Movable{{Candidate: w.candidate(w.jobs[0]), Inputs: w.inputs(w.jobs[0])}}
-	got := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Remaining: 4}, []*Waiting{second, first}, map[string][]Movable{"first": m, "big": m}, noon)
+	got := Decide(Bounds{Mode: v1alpha1.ModeEnforce, Remaining: 4}, []*Waiting{second, first}, map[string][]Movable{"first": m, "big": m}, noon)
 	if len(got) != 2 || got[0].Hold.UID != "first" || got[0].State != v1alpha1.MoveSelected || got[1].State != v1alpha1.MoveLimited || got[1].Reason != "team-a/small comes first" {
 		t.Errorf("got %+v", got)
 	}
-	idle := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Remaining: 4, Idle: "team-a/idle"}, []*Waiting{first}, map[string][]Movable{"first": m}, noon)
+	idle := Decide(Bounds{Mode: v1alpha1.ModeEnforce, Remaining: 4, Idle: "team-a/idle"}, []*Waiting{first}, map[string][]Movable{"first": m}, noon)
 	if idle[0].State != v1alpha1.MoveLimited || idle[0].Reason != "team-a/idle, whose devices are idle, comes first" {
 		t.Errorf("got %+v", idle)
 	}
 	m[0].QuotaWantedBy = "team-b/late"
-	late := Decide(Bounds{Mode: v1alpha1.ReclaimEnforce, Remaining: 4}, []*Waiting{first}, map[string][]Movable{"first": m}, noon)
+	late := Decide(Bounds{Mode: v1alpha1.ModeEnforce, Remaining: 4}, []*Waiting{first}, map[string][]Movable{"first": m}, noon)
 	if late[0].State != v1alpha1.MoveNone || !strings.Contains(late[0].Reason, "without any single workload") {
 		t.Errorf("got %+v", late)
 	}
@@ -314,7 +314,7 @@ func TestRecordNamesTheMove(t *testing.T) {
 	if want := "team-a/big waits for devices on c1, which has room for it then, and the workload fits on c2"; d.Cause() != want {
 		t.Errorf("cause %q", d.Cause())
 	}
-	history := Record(nil, []Decision{d, {State: v1alpha1.MoveNone}}, v1alpha1.ReclaimEnforce, noon)
+	history := Record(nil, []Decision{d, {State: v1alpha1.MoveNone}}, v1alpha1.ModeEnforce, noon)
 	want := v1alpha1.MoveRecord{For: "team-a/big", ForUID: "big", To: "c2", PodsEndBy: metav1.NewTime(noon.Add(time.Minute))}
 	if len(history) != 1 || history[0].Name != "small" || history[0].Cluster != "c1" || history[0].Devices != 2 || *history[0].Move != want {
 		t.Errorf("got %+v", history)

@@ -27,7 +27,7 @@ type world struct {
 	change func(uid string, in *gate.Inputs)
 	// history of the policy, and otherHistory of another one.
 	history, otherHistory []v1alpha1.ReclaimRecord
-	mode                  v1alpha1.ReclaimMode
+	mode                  v1alpha1.Mode
 	// unplaced are moved workloads that do not run again.
 	unplaced  map[string]bool
 	remaining int
@@ -61,7 +61,7 @@ func stuck() *world {
 	return &world{
 		nodes: []node{{"c1", "n1", 8}, {"c2", "n2", 4}}, jobs: []job{small("small", "n1", 2)},
 		big:   job{name: "big", priority: 10, pods: 1, devices: 8, since: noon.Add(-10 * time.Minute)},
-		quota: map[string]float64{"c1": 100, "c2": 100}, view: ledger.New(15*time.Second, 10*time.Minute), mode: v1alpha1.ReclaimEnforce, remaining: 4,
+		quota: map[string]float64{"c1": 100, "c2": 100}, view: ledger.New(15*time.Second, 10*time.Minute), mode: v1alpha1.ModeEnforce, remaining: 4,
 	}
 }
 

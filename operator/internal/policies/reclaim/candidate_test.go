@@ -216,7 +216,7 @@ func TestGracePeriodIsTheLargest(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	want := Bounds{Mode: v1alpha1.ReclaimShadow, Idle: 30 * time.Minute, MinRun: 30 * time.Minute, MaxPerHour: 4}
+	want := Bounds{Mode: v1alpha1.ModeShadow, Idle: 30 * time.Minute, MinRun: 30 * time.Minute, MaxPerHour: 4}
 	if got := BoundsOf(&v1alpha1.ReclaimPolicySpec{}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -236,8 +236,8 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestSpecBeforeDefaults(t *testing.T) {
-	spec := &v1alpha1.ReclaimPolicySpec{Mode: v1alpha1.ReclaimEnforce, IdleSeconds: 60, MinRunSeconds: new(int32(90)), MaxPerHour: 9, Freshness: &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 30}}
-	want := Bounds{Mode: v1alpha1.ReclaimEnforce, Idle: time.Minute, MinRun: 90 * time.Second, MaxPerHour: 9}
+	spec := &v1alpha1.ReclaimPolicySpec{Mode: v1alpha1.ModeEnforce, IdleSeconds: 60, MinRunSeconds: new(int32(90)), MaxPerHour: 9, Freshness: &v1alpha1.Freshness{Query: "age", MaxAgeSeconds: 30}}
+	want := Bounds{Mode: v1alpha1.ModeEnforce, Idle: time.Minute, MinRun: 90 * time.Second, MaxPerHour: 9}
 	if got := BoundsOf(spec); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

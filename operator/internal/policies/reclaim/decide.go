@@ -23,7 +23,7 @@ const (
 
 // Bounds are the limits of a policy.
 type Bounds struct {
-	Mode         v1alpha1.ReclaimMode
+	Mode         v1alpha1.Mode
 	Idle, MinRun time.Duration
 	MaxPerHour   int
 }
@@ -35,7 +35,7 @@ func BoundsOf(spec *v1alpha1.ReclaimPolicySpec) Bounds {
 		minRun = *spec.MinRunSeconds
 	}
 	return Bounds{
-		Mode: cmp.Or(spec.Mode, v1alpha1.ReclaimShadow), Idle: time.Duration(cmp.Or(spec.IdleSeconds, defaultSeconds)) * time.Second,
+		Mode: cmp.Or(spec.Mode, v1alpha1.ModeShadow), Idle: time.Duration(cmp.Or(spec.IdleSeconds, defaultSeconds)) * time.Second,
 		MinRun: time.Duration(minRun) * time.Second, MaxPerHour: int(cmp.Or(spec.MaxPerHour, 4)),
 	}
 }
@@ -94,9 +94,9 @@ func decideOne(bounds Bounds, d *Decision, history []v1alpha1.ReclaimRecord, fir
 		return v1alpha1.IdleStarting, fmt.Sprintf("it has run for %s of minRunSeconds", ran.Round(time.Second))
 	case !d.OthersWait:
 		return v1alpha1.IdleNotNeeded, "no workload of at least its priority waits for its devices"
-	case bounds.Mode == v1alpha1.ReclaimShadow && isRecorded(history, d.Candidate):
+	case bounds.Mode == v1alpha1.ModeShadow && isRecorded(history, d.Candidate):
 		return v1alpha1.IdleRecorded, "mode Shadow recorded it already"
-	case bounds.Mode == v1alpha1.ReclaimEnforce && d.IsRefused(now):
+	case bounds.Mode == v1alpha1.ModeEnforce && d.IsRefused(now):
 		return v1alpha1.IdleLimited, "the API server refused the write within the last hour"
 	case d.Returning != "":
 		return v1alpha1.IdleLimited, "the return of " + d.Returning + " is not complete"
@@ -109,13 +109,13 @@ func decideOne(bounds Bounds, d *Decision, history []v1alpha1.ReclaimRecord, fir
 }
 
 // Remaining returns how many workloads a policy may still return in a mode, whatever the reason.
-func Remaining(maxPerHour int, history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, now time.Time) int {
+func Remaining(maxPerHour int, history []v1alpha1.ReclaimRecord, mode v1alpha1.Mode, now time.Time) int {
 	return maxPerHour - countRecent(history, mode, now)
 }
 
 // ReturnedRecently reports whether a policy returned a workload within the hour, or would have in mode
 // Shadow.
-func ReturnedRecently(history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, uid string, now time.Time) bool {
+func ReturnedRecently(history []v1alpha1.ReclaimRecord, mode v1alpha1.Mode, uid string, now time.Time) bool {
 	return slices.ContainsFunc(history, func(r v1alpha1.ReclaimRecord) bool {
 		return r.UID == uid && r.Mode == mode && now.Sub(r.Time.Time) < Window
 	})
@@ -123,7 +123,7 @@ func ReturnedRecently(history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMod
 
 // countRecent counts the records of a mode within the window. A record from the future, as after
 // a change of the clock, counts too.
-func countRecent(history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, now time.Time) int {
+func countRecent(history []v1alpha1.ReclaimRecord, mode v1alpha1.Mode, now time.Time) int {
 	n := 0
 	for i := range history {
 		if history[i].Mode == mode && now.Sub(history[i].Time.Time) < Window {
@@ -136,12 +136,12 @@ func countRecent(history []v1alpha1.ReclaimRecord, mode v1alpha1.ReclaimMode, no
 // isRecorded reports whether mode Shadow recorded the present run of a workload as idle.
 func isRecorded(history []v1alpha1.ReclaimRecord, c *Candidate) bool {
 	return slices.ContainsFunc(history, func(r v1alpha1.ReclaimRecord) bool {
-		return r.Mode == v1alpha1.ReclaimShadow && r.Move == nil && r.UID == c.UID && r.RunningSince.Time.Equal(c.RunningSince.Truncate(time.Second))
+		return r.Mode == v1alpha1.ModeShadow && r.Move == nil && r.UID == c.UID && r.RunningSince.Time.Equal(c.RunningSince.Truncate(time.Second))
 	})
 }
 
 // Record returns the history with the selected workloads.
-func Record(history []v1alpha1.ReclaimRecord, decisions []Decision, mode v1alpha1.ReclaimMode, now time.Time) []v1alpha1.ReclaimRecord {
+func Record(history []v1alpha1.ReclaimRecord, decisions []Decision, mode v1alpha1.Mode, now time.Time) []v1alpha1.ReclaimRecord {
 	history = slices.Clone(history)
 	for i := range decisions {
 		if d := &decisions[i]; d.State == v1alpha1.IdleSelected {
@@ -161,7 +161,7 @@ func Append(history []v1alpha1.ReclaimRecord, record v1alpha1.ReclaimRecord, now
 	for len(history) > maxHistory {
 		// maxPerHour is at most 60, so one of the records is old or of mode Shadow.
 		drop := slices.IndexFunc(history, func(r v1alpha1.ReclaimRecord) bool {
-			return r.Mode == v1alpha1.ReclaimShadow || now.Sub(r.Time.Time) >= Window
+			return r.Mode == v1alpha1.ModeShadow || now.Sub(r.Time.Time) >= Window
 		})
 		history = slices.Delete(history, max(0, drop), max(0, drop)+1)
 	}

@@ -15,7 +15,7 @@ import (
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // enforce are the defaults of the API in mode Enforce.
-var enforce = Bounds{Mode: v1alpha1.ReclaimEnforce, Idle: 30 * time.Minute, MinRun: 30 * time.Minute, MaxPerHour: 4}
+var enforce = Bounds{Mode: v1alpha1.ModeEnforce, Idle: 30 * time.Minute, MinRun: 30 * time.Minute, MaxPerHour: 4}
 
 // idleJob is a workload with two devices on cluster1 that ran for three hours, idle for the last one.
 func idleJob(name string, change ...func(*Candidate)) *Candidate {
@@ -51,7 +51,7 @@ func priority(p int32) func(*Candidate) {
 }
 
 // recorded are records of workloads, some minutes ago.
-func recorded(mode v1alpha1.ReclaimMode, minutesAgo ...int) []v1alpha1.ReclaimRecord {
+func recorded(mode v1alpha1.Mode, minutesAgo ...int) []v1alpha1.ReclaimRecord {
 	var history []v1alpha1.ReclaimRecord
 	for i, m := range minutesAgo {
 		history = append(history, v1alpha1.ReclaimRecord{Time: metav1.NewTime(noon.Add(-time.Duration(m) * time.Minute)), Mode: mode, UID: fmt.Sprint("old", i)})
@@ -96,21 +96,21 @@ func TestDecide(t *testing.T) {
 			want: []string{"b Selected", "c Limited: team-a/b comes first", "a Limited: team-a/b comes first"}},
 		{name: "a protected one does not block others", candidates: []*Candidate{idleJob("a", protected), idleJob("b")},
 			want: []string{"a Protected: it is a slice of an elastic job", "b Selected"}},
-		{name: "maxPerHour", candidates: []*Candidate{idleJob("a")}, history: recorded(v1alpha1.ReclaimEnforce, 59, 40, 3, 1),
+		{name: "maxPerHour", candidates: []*Candidate{idleJob("a")}, history: recorded(v1alpha1.ModeEnforce, 59, 40, 3, 1),
 			want: []string{"a Limited: maxPerHour is reached: 4 within the last hour"}},
-		{name: "one of them is older", candidates: []*Candidate{idleJob("a"), idleJob("b", inGroup("cohort x"))}, history: recorded(v1alpha1.ReclaimEnforce, 61, 40, 3, 1),
+		{name: "one of them is older", candidates: []*Candidate{idleJob("a"), idleJob("b", inGroup("cohort x"))}, history: recorded(v1alpha1.ModeEnforce, 61, 40, 3, 1),
 			want: []string{"a Selected", "b Limited: maxPerHour is reached: 4 within the last hour"}},
-		{name: "records of the other mode do not count", candidates: []*Candidate{idleJob("a")}, history: recorded(v1alpha1.ReclaimShadow, 59, 40, 3, 1), want: []string{"a Selected"}},
-		{name: "records from the future count", candidates: []*Candidate{idleJob("a")}, history: recorded(v1alpha1.ReclaimEnforce, -10, -10, -10, -10),
+		{name: "records of the other mode do not count", candidates: []*Candidate{idleJob("a")}, history: recorded(v1alpha1.ModeShadow, 59, 40, 3, 1), want: []string{"a Selected"}},
+		{name: "records from the future count", candidates: []*Candidate{idleJob("a")}, history: recorded(v1alpha1.ModeEnforce, -10, -10, -10, -10),
 			want: []string{"a Limited: maxPerHour is reached: 4 within the last hour"}},
-		{name: "mode Shadow records a run once", bounds: func(b *Bounds) { b.Mode = v1alpha1.ReclaimShadow }, candidates: []*Candidate{idleJob("a"), idleJob("b")},
-			history: []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(noon.Add(-5 * time.Hour)), Mode: v1alpha1.ReclaimShadow, UID: "uid-a", RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour))}},
+		{name: "mode Shadow records a run once", bounds: func(b *Bounds) { b.Mode = v1alpha1.ModeShadow }, candidates: []*Candidate{idleJob("a"), idleJob("b")},
+			history: []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(noon.Add(-5 * time.Hour)), Mode: v1alpha1.ModeShadow, UID: "uid-a", RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour))}},
 			want:    []string{"a Recorded: mode Shadow recorded it already", "b Selected"}},
-		{name: "mode Shadow records the next run", bounds: func(b *Bounds) { b.Mode = v1alpha1.ReclaimShadow }, candidates: []*Candidate{idleJob("a")},
-			history: []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(noon.Add(-5 * time.Hour)), Mode: v1alpha1.ReclaimShadow, UID: "uid-a", RunningSince: metav1.NewTime(noon.Add(-6 * time.Hour))}},
+		{name: "mode Shadow records the next run", bounds: func(b *Bounds) { b.Mode = v1alpha1.ModeShadow }, candidates: []*Candidate{idleJob("a")},
+			history: []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(noon.Add(-5 * time.Hour)), Mode: v1alpha1.ModeShadow, UID: "uid-a", RunningSince: metav1.NewTime(noon.Add(-6 * time.Hour))}},
 			want:    []string{"a Selected"}},
 		{name: "mode Enforce reclaims a run that mode Shadow recorded", candidates: []*Candidate{idleJob("a")},
-			history: []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(noon.Add(-time.Minute)), Mode: v1alpha1.ReclaimShadow, UID: "uid-a", RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour))}},
+			history: []v1alpha1.ReclaimRecord{{Time: metav1.NewTime(noon.Add(-time.Minute)), Mode: v1alpha1.ModeShadow, UID: "uid-a", RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour))}},
 			want:    []string{"a Selected"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -144,9 +144,9 @@ func TestBoundsHold(t *testing.T) {
 		now := noon
 		for round := range 200 {
 			now = now.Add(time.Duration(10+random.IntN(120)) * time.Second)
-			bounds.Mode = v1alpha1.ReclaimEnforce
+			bounds.Mode = v1alpha1.ModeEnforce
 			if random.IntN(4) == 0 {
-				bounds.Mode = v1alpha1.ReclaimShadow
+				bounds.Mode = v1alpha1.ModeShadow
 			}
 			decisions := Decide(bounds, randomCandidates(random, now), history, now)
 			history = Record(history, decisions, bounds.Mode, now)
@@ -162,7 +162,7 @@ func TestBoundsHold(t *testing.T) {
 					t.Fatalf("run %d, round %d: %s: %+v", run, round, problem, d.Candidate)
 				}
 				groups[d.Group] = true
-				if bounds.Mode == v1alpha1.ReclaimEnforce {
+				if bounds.Mode == v1alpha1.ModeEnforce {
 					reclaimed = append(reclaimed, now)
 				}
 			}
@@ -223,13 +223,13 @@ func randomCandidates(random *rand.Rand, now time.Time) []*Candidate {
 func TestRecordKeepsWhatCounts(t *testing.T) {
 	var history []v1alpha1.ReclaimRecord
 	for i := range 60 {
-		history = append(history, recorded(v1alpha1.ReclaimEnforce, 50-i/2)...)
+		history = append(history, recorded(v1alpha1.ModeEnforce, 50-i/2)...)
 	}
 	for range 60 {
 		decisions := []Decision{{Candidate: idleJob("a"), State: v1alpha1.IdleSelected}, {Candidate: idleJob("b"), State: v1alpha1.IdleLimited}}
-		history = Record(history, decisions, v1alpha1.ReclaimShadow, noon)
+		history = Record(history, decisions, v1alpha1.ModeShadow, noon)
 	}
-	if n := countRecent(history, v1alpha1.ReclaimEnforce, noon); n != 60 || len(history) != maxHistory {
+	if n := countRecent(history, v1alpha1.ModeEnforce, noon); n != 60 || len(history) != maxHistory {
 		t.Errorf("%d records of the last hour in mode Enforce, %d in all", n, len(history))
 	}
 	if last := history[len(history)-1]; last.Name != "a" {
@@ -239,10 +239,10 @@ func TestRecordKeepsWhatCounts(t *testing.T) {
 
 // The status of a policy shows its records.
 func TestRecordAndCauseDescribeTheReclaim(t *testing.T) {
-	want := v1alpha1.ReclaimRecord{Time: metav1.NewTime(noon), Mode: v1alpha1.ReclaimShadow, Namespace: "team-a", Name: "a", UID: "uid-a",
+	want := v1alpha1.ReclaimRecord{Time: metav1.NewTime(noon), Mode: v1alpha1.ModeShadow, Namespace: "team-a", Name: "a", UID: "uid-a",
 		RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour)), Cluster: "cluster1", Devices: 2, IdleSeconds: 3600}
-	decisions := Decide(Bounds{Mode: v1alpha1.ReclaimShadow, MaxPerHour: 1}, []*Candidate{idleJob("a")}, nil, noon)
-	if diff := cmp.Diff([]v1alpha1.ReclaimRecord{want}, Record(nil, decisions, v1alpha1.ReclaimShadow, noon)); diff != "" {
+	decisions := Decide(Bounds{Mode: v1alpha1.ModeShadow, MaxPerHour: 1}, []*Candidate{idleJob("a")}, nil, noon)
+	if diff := cmp.Diff([]v1alpha1.ReclaimRecord{want}, Record(nil, decisions, v1alpha1.ModeShadow, noon)); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
 	if got := decisions[0].Cause(); got != "its 2 devices on cluster1 have been idle for 1h0m0s" {
@@ -252,8 +252,8 @@ func TestRecordAndCauseDescribeTheReclaim(t *testing.T) {
 
 func TestRemoveTakesOnlyTheRecordsOfTheRound(t *testing.T) {
 	decisions := []Decision{{Candidate: idleJob("a"), State: v1alpha1.IdleSelected}, {Candidate: idleJob("b"), State: v1alpha1.IdleSelected}}
-	history := Record(nil, decisions, v1alpha1.ReclaimEnforce, noon.Add(-time.Minute))
-	history = Record(history, decisions, v1alpha1.ReclaimEnforce, noon)
+	history := Record(nil, decisions, v1alpha1.ModeEnforce, noon.Add(-time.Minute))
+	history = Record(history, decisions, v1alpha1.ModeEnforce, noon)
 	got := Remove(history, []string{decisions[0].UID}, noon)
 	if len(got) != 3 || got[2].Name != "b" {
 		t.Errorf("got %+v", got)
@@ -262,9 +262,9 @@ func TestRemoveTakesOnlyTheRecordsOfTheRound(t *testing.T) {
 
 // Moves count for maxPerHour. A move that mode Shadow recorded is no record of an idle workload.
 func TestMovesInTheHistory(t *testing.T) {
-	moved := v1alpha1.ReclaimRecord{Time: metav1.NewTime(noon.Add(-time.Minute)), Mode: v1alpha1.ReclaimShadow, UID: "uid-a",
+	moved := v1alpha1.ReclaimRecord{Time: metav1.NewTime(noon.Add(-time.Minute)), Mode: v1alpha1.ModeShadow, UID: "uid-a",
 		RunningSince: metav1.NewTime(noon.Add(-3 * time.Hour)), Move: &v1alpha1.MoveRecord{ForUID: "big"}}
-	bounds := Bounds{Mode: v1alpha1.ReclaimShadow, Idle: time.Minute, MaxPerHour: 2}
+	bounds := Bounds{Mode: v1alpha1.ModeShadow, Idle: time.Minute, MaxPerHour: 2}
 	if d := Decide(bounds, []*Candidate{idleJob("a")}, []v1alpha1.ReclaimRecord{moved}, noon); d[0].State != v1alpha1.IdleSelected {
 		t.Errorf("a move counts as a record of an idle workload: %+v", d[0])
 	}
@@ -273,8 +273,8 @@ func TestMovesInTheHistory(t *testing.T) {
 		t.Errorf("a move does not count for maxPerHour: %+v", d[0])
 	}
 	history := []v1alpha1.ReclaimRecord{moved}
-	if !ReturnedRecently(history, v1alpha1.ReclaimShadow, "uid-a", noon) || ReturnedRecently(history, v1alpha1.ReclaimEnforce, "uid-a", noon) ||
-		ReturnedRecently(history, v1alpha1.ReclaimShadow, "uid-b", noon) || ReturnedRecently(history, v1alpha1.ReclaimShadow, "uid-a", noon.Add(time.Hour)) {
+	if !ReturnedRecently(history, v1alpha1.ModeShadow, "uid-a", noon) || ReturnedRecently(history, v1alpha1.ModeEnforce, "uid-a", noon) ||
+		ReturnedRecently(history, v1alpha1.ModeShadow, "uid-b", noon) || ReturnedRecently(history, v1alpha1.ModeShadow, "uid-a", noon.Add(time.Hour)) {
 		t.Error("the wrong workloads returned recently")
 	}
 }

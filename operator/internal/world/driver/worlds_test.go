@@ -347,8 +347,8 @@ func TestRulesAndClosedFormTakeTheSameCourse(t *testing.T) {
 
 // TestReclaims shows that the ReclaimPolicy of a world returns an idle job and moves a busy one.
 func TestReclaims(t *testing.T) {
-	policy := &v1alpha1.ReclaimPolicySpec{Mode: v1alpha1.ReclaimEnforce, IdleSeconds: 60, MinRunSeconds: ptr.To[int32](60), MaxPerHour: 20, PeriodSeconds: 10,
-		Rebalance: &v1alpha1.Rebalance{Mode: v1alpha1.ReclaimEnforce}}
+	policy := &v1alpha1.ReclaimPolicySpec{Mode: v1alpha1.ModeEnforce, IdleSeconds: 60, MinRunSeconds: ptr.To[int32](60), MaxPerHour: 20, PeriodSeconds: 10,
+		Rebalance: &v1alpha1.Rebalance{Mode: v1alpha1.ModeEnforce}}
 	idle := world.Spec{Name: "an idle job returns to its queue", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8)},
 		Jobs: []world.Job{{Name: "idle", At: time.Minute, Devices: 8, Reclaimable: true, Idle: true, Duration: 30 * time.Minute}, {Name: "other", At: 2 * time.Minute, Devices: 8, Duration: time.Minute}}}
 	moves := world.Spec{Name: "a busy job moves", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 6)},
