@@ -62,8 +62,8 @@ status:
   candidates: 4
   waiting: 7
   conditions: [{type: Ready, status: "False", reason: NoDecision, message: wait, lastTransitionTime: %[1]q}]`,
-		[]string{"Name", "Placement", "Ready", "Reason", "Candidates", "Waiting", "Age"},
-		[]string{"gpu", "gpus", "False", "NoDecision", "4", "7", "<age>"},
+		[]string{"Name", "Mode", "Placement", "Ready", "Reason", "Candidates", "Waiting", "Age"},
+		[]string{"gpu", "Enforce", "gpus", "False", "NoDecision", "4", "7", "<age>"},
 	},
 	{
 		"capacitypolicies", "cpol", `
@@ -74,14 +74,14 @@ spec: {sourceRef: {name: thanos}, cohortName: fleet, quotas: [{flavor: h100, res
 status:
   conditions: [{type: Ready, status: "True", reason: QuotaFollows, message: "", lastTransitionTime: %[1]q}]`,
 		[]string{"Name", "Cohort", "Mode", "Ready", "Reason", "Age"},
-		[]string{"gpus", "fleet", "Shadow", "True", "QuotaFollows", "<age>"},
+		[]string{"gpus", "fleet", "Enforce", "True", "QuotaFollows", "<age>"},
 	},
 	{
 		"reclaimpolicies", "rpol", `
 apiVersion: plimsoll.dev/v1alpha1
 kind: ReclaimPolicy
 metadata: {name: idle-gpus}
-spec: {sourceRef: {name: thanos}, clusterQueues: [research]}
+spec: {sourceRef: {name: thanos}, clusterQueues: [research], mode: Shadow}
 status:
   reclaimable: 7
   idle: 2

@@ -107,9 +107,10 @@ type PlacementGateSpec struct {
 
 // GateQueries are PromQL templates over the workload's facts: $namespace $queue
 // $cluster_queue $flavor $resource $model $devices_per_pod $pods $devices_total, the
-// flavor's nodeLabels and the pods' node selector. A label becomes a variable by its key,
-// with _ in place of every other character ($flavor_label_nvidia_com_gpu_product,
-// $node_selector_topology_kubernetes_io_zone). A variable may only stand for a whole label
+// flavor's nodeLabels, the pods' node selector, and labels and annotations of the pod template
+// or of the Workload. A label becomes a variable by its key, with _ in place of every other
+// character ($flavor_label_nvidia_com_gpu_product, $node_selector_topology_kubernetes_io_zone,
+// $label_team, $annotation_example_com_dataset). A variable may only stand for a whole label
 // value or for a number. An absent fact matches every value. $cluster_label stands for the
 // name of the source's cluster label.
 type GateQueries struct {

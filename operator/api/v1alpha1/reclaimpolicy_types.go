@@ -89,9 +89,8 @@ type ReclaimPolicySpec struct {
 // Rebalance states whether a ReclaimPolicy moves workloads to other clusters, so that waiting ones
 // can start.
 type Rebalance struct {
-	// Enforce moves workloads. Shadow records in the status which ones would be moved. It does not
-	// depend on the mode of the policy, which is that for idle workloads. Default Enforce.
-	// +kubebuilder:default=Enforce
+	// Enforce moves workloads. Shadow records in the status which ones would be moved. Default: the
+	// mode of the policy, which is that for idle workloads.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 }

@@ -40,18 +40,19 @@ func profile(ctx context.Context, s *stage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("the run left the profile %s on %s", found.Name, found.Status.Models[0].Model), s.printProfiles(ctx)
+	return fmt.Sprintf("the run left the profile %s on %s", found.Name, found.Status.Models[0].Model), s.print(ctx, "profile", "-n", fleet.Namespace)
 }
 
-// printProfiles logs the output of kubectl plimsoll profile.
-func (s *stage) printProfiles(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, s.fleet.Program("kubectl-plimsoll"), "profile", "-n", fleet.Namespace)
+// print logs the output of kubectl plimsoll.
+func (s *stage) print(ctx context.Context, args ...string) error {
+	command := "kubectl plimsoll " + strings.Join(args, " ")
+	cmd := exec.CommandContext(ctx, s.fleet.Program("kubectl-plimsoll"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.fleet.Hub.Kubeconfig)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("kubectl plimsoll profile: %w: %s", err, out)
+		return fmt.Errorf("%s: %w: %s", command, err, out)
 	}
-	s.log("$ kubectl plimsoll profile -n %s", fleet.Namespace)
+	s.log("$ %s", command)
 	for line := range strings.Lines(string(out)) {
 		s.log("%s", strings.TrimRight(line, "\n"))
 	}

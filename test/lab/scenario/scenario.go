@@ -30,6 +30,7 @@ const limit = 6 * time.Minute
 // show.
 var All = append(stories(), []Scenario{
 	{"nvlink", "a job that needs NVLink goes only where a group of connected GPUs is large enough, or waits", nvlink},
+	{"shadow", "a gate in mode Shadow lets 100 jobs pass, and reports those that hang on a cluster without free CPU", shadow},
 	{"quota", "the quota of a Cohort follows the GPUs of a node that are lost and come back", quota},
 	{"profile", "a job that finished leaves a profile, which kubectl plimsoll profile prints", profile},
 	{"shares", "a job for a part of a GPU goes only where one GPU has the memory, or waits", shares},

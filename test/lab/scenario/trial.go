@@ -42,7 +42,7 @@ func trial(ctx context.Context, s *stage) (string, error) {
 	if cluster != fleet.FastestModelCluster {
 		return "", fmt.Errorf("newcomer runs on %s, want %s, which has the most devices of its faster model", cluster, fleet.FastestModelCluster)
 	}
-	if err := s.printProfiles(ctx); err != nil {
+	if err := s.print(ctx, "profile", "-n", fleet.Namespace); err != nil {
 		return "", err
 	}
 	node, err := s.fleet.NodeOf(ctx, "newcomer", cluster)

@@ -47,6 +47,8 @@ type PodSet struct {
 	FlavorLabels map[string]string `json:"flavorLabels,omitempty"`
 	// NodeSelector is the node selector of the pod template.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Labels are the labels and annotations that the gate's queries read, by variable.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Devices returns the number of devices of all pods.
@@ -82,11 +84,11 @@ type Facts struct {
 func (f Facts) Key() string { return f.Namespace + "/" + f.Name }
 
 // Variables are the names that a gate's queries may use, without the leading $. Flavor
-// labels and node selectors have one variable per key, in which _ replaces characters that
-// are not allowed: $node_selector_topology_kubernetes_io_zone.
+// labels, node selectors, labels and annotations have one variable per key, in which _ replaces
+// characters that are not allowed: $node_selector_topology_kubernetes_io_zone.
 var Variables = []string{"namespace", "queue", "cluster_queue", "flavor", "resource", "model",
 	"devices_per_pod", "pods", "devices_total", varCPU, varMemory, varShareMemory, varShareMemoryRatio, varShareCores, varRequiredTopology,
-	varFlavorLabel + "*", varNodeSelector + "*"}
+	varFlavorLabel + "*", varNodeSelector + "*", varLabel + "*", varAnnotation + "*"}
 
 const (
 	varFlavorLabel  = "flavor_label_"
@@ -118,6 +120,7 @@ func (f Facts) Vars(p PodSet) map[string]string {
 	}
 	addLabels(vars, varFlavorLabel, p.FlavorLabels)
 	addLabels(vars, varNodeSelector, p.NodeSelector)
+	maps.Copy(vars, p.Labels)
 	return vars
 }
 
@@ -173,6 +176,8 @@ type Options struct {
 	Profile *v1alpha1.JobProfileStatus
 	// Copied is true if MultiKueue copies the workload to a worker.
 	Copied bool
+	// Labels are the variables of labels and annotations that the gate's queries read.
+	Labels map[string]bool
 	// Prerequisites are the kinds of objects to which References are read.
 	Prerequisites []v1alpha1.PrerequisiteKind
 }
@@ -180,7 +185,7 @@ type Options struct {
 // OptionsOf returns the options of a gate.
 func OptionsOf(spec *v1alpha1.PlacementGateSpec, flavor func(name string) kueue.ResourceFlavorSpec) Options {
 	opts := Options{ModelFrom: spec.ModelFrom, Aliases: spec.Aliases, Flavor: flavor, AllDevices: spec.Queries.Fit != "", Requests: fitsRequests(spec.Queries.Fit),
-		Shares: fitsShares(spec.Queries.Fit), Topology: fitsTopology(spec.Queries.Fit), TPUSlices: fitsTPUSlices(spec.Queries.Fit)}
+		Shares: fitsShares(spec.Queries.Fit), Topology: fitsTopology(spec.Queries.Fit), TPUSlices: fitsTPUSlices(spec.Queries.Fit), Labels: labelsRead(spec)}
 	if spec.PodSetUpdates != nil {
 		opts.OwnLabels, opts.OwnTolerations = spec.PodSetUpdates.NodeSelector, spec.PodSetUpdates.Tolerations
 	}
@@ -226,7 +231,7 @@ func FactsOf(wl *kueue.Workload, opts Options) Facts {
 // podSetOf returns the requests of one pod set. Resource and DevicesPerPod stay empty if the
 // pods request no device that counts.
 func podSetOf(wl *kueue.Workload, set *kueue.PodSet, opts Options) PodSet {
-	p := PodSet{Name: string(set.Name), Pods: int64(set.Count), NodeSelector: set.Template.Spec.NodeSelector}
+	p := PodSet{Name: string(set.Name), Pods: int64(set.Count), NodeSelector: set.Template.Spec.NodeSelector, Labels: labelsOf(wl, set, opts.Labels)}
 	assigned, admitted := assignmentOf(wl, set.Name), p.Pods
 	if assigned != nil && assigned.Count != nil {
 		admitted = int64(*assigned.Count)
@@ -327,5 +332,5 @@ func (f Facts) With(others ...Facts) Facts {
 func (p PodSet) hasShapeOf(other PodSet) bool {
 	return p.MinPods == 0 && other.MinPods == 0 && p.Resource == other.Resource && p.Model == other.Model && p.Flavor == other.Flavor && p.DevicesPerPod == other.DevicesPerPod &&
 		p.Requests == other.Requests && slices.EqualFunc(p.NodeLabels, other.NodeLabels, NodeLabel.equal) && slices.Equal(p.Tolerations, other.Tolerations) &&
-		p.Share.equal(other.Share) && p.Profile.equal(other.Profile) && p.RequiredTopology == other.RequiredTopology && maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector)
+		p.Share.equal(other.Share) && p.Profile.equal(other.Profile) && p.RequiredTopology == other.RequiredTopology && maps.Equal(p.FlavorLabels, other.FlavorLabels) && maps.Equal(p.NodeSelector, other.NodeSelector) && maps.Equal(p.Labels, other.Labels)
 }

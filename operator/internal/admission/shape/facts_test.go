@@ -2,6 +2,7 @@ package shape
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
 func TestFactsOfPodSets(t *testing.T) {
@@ -118,6 +121,36 @@ func TestVarsOfLabels(t *testing.T) {
 	}
 }
 
+// A query reads labels and annotations of the pod template, or else of the Workload. Those that no query reads are no
+// facts, so that they keep no two workloads apart.
+func TestVarsOfLabelsAndAnnotations(t *testing.T) {
+	spec := &v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Preference: `max by (cluster) (dataset_present{dataset="$annotation_example_com_dataset"})`},
+		Conditions: []v1alpha1.GateCondition{{Query: `tier{tier="$label_tier",team="$label_team",long="$annotation_long",none="$label_none"}`}}}
+	wl := &kueue.Workload{}
+	wl.Labels, wl.Annotations = map[string]string{"team": "vision", "tier": "free"}, map[string]string{"tier": "other", "long": strings.Repeat("x", 300)}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}}}}}
+	template := &wl.Spec.PodSets[0].Template
+	template.Labels, template.Annotations = map[string]string{"tier": "gold", "job-name": "a"}, map[string]string{"example.com/dataset": "imagenet"}
+	facts := FactsOf(wl, OptionsOf(spec, nil))
+	want := map[string]string{"label_tier": "gold", "label_team": "vision", "annotation_example_com_dataset": "imagenet", "annotation_long": strings.Repeat("x", 256)}
+	if diff := cmp.Diff(want, facts.PodSets[0].Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	vars := facts.Vars(facts.PodSets[0])
+	for name, value := range want {
+		if vars[name] != value {
+			t.Errorf("$%s is %q, want %q", name, vars[name], value)
+		}
+	}
+	for name, change := range map[string]func(){"job-name": func() { template.Labels["job-name"] = "b" }, "tier": func() { template.Labels["tier"] = "silver" }} {
+		change()
+		if isApart := FactsOf(wl, OptionsOf(spec, nil)).EquivalenceKey() != facts.EquivalenceKey(); isApart != (name == "tier") {
+			t.Errorf("another label %s keeps two workloads apart: %t", name, isApart)
+		}
+		template.Labels["tier"] = "gold"
+	}
+}
+
 // Pod sets of one shape share their queries. Whatever makes a difference to a query keeps them apart.
 func TestWithMergesPodSetsOfOneShape(t *testing.T) {
 	for _, tc := range []struct {
@@ -135,6 +168,7 @@ func TestWithMergesPodSetsOfOneShape(t *testing.T) {
 		{"share", func(p *PodSet) { p.Share = &Share{MemoryPercent: 50} }, []int64{2, 3}},
 		{"topology", func(p *PodSet) { p.RequiredTopology = "rack" }, []int64{2, 3}},
 		{"labels of the flavor", func(p *PodSet) { p.FlavorLabels = map[string]string{"zone": "a"} }, []int64{2, 3}},
+		{"labels", func(p *PodSet) { p.Labels = map[string]string{"label_tier": "gold"} }, []int64{2, 3}},
 		{"node selector", func(p *PodSet) { p.NodeSelector = map[string]string{"zone": "a"} }, []int64{2, 3}},
 		{"tolerations", func(p *PodSet) { p.Tolerations = []Toleration{{Key: "dedicated", AnyValue: true}} }, []int64{2, 3}},
 		{"a partial admission", func(p *PodSet) { p.MinPods = 1 }, []int64{2, 3}},

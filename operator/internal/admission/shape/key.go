@@ -36,6 +36,7 @@ func (f Facts) EquivalenceKey() string {
 		key = p.Profile.appendKey(p.Share.appendKey(key))
 		key = appendLabels(append(key, 'f'), p.FlavorLabels)
 		key = appendLabels(append(key, 'n'), p.NodeSelector)
+		key = appendLabels(append(key, 'a'), p.Labels)
 	}
 	for _, r := range f.References {
 		key = strconv.AppendQuote(strconv.AppendQuote(append(key, 'r'), string(r.Kind)), r.Name)

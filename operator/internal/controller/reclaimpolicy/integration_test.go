@@ -30,7 +30,7 @@ import (
 )
 
 // A real API server accepts what the controller writes: the status in mode Shadow, and the
-// deactivation in mode Enforce. The defaults of the CRD apply.
+// deactivation in mode Enforce, which is the default.
 func TestReclaimOnAnAPIServer(t *testing.T) {
 	hub, sources := startController(t, nil)
 	g := gomega.NewWithT(t)
@@ -44,9 +44,8 @@ func TestReclaimOnAnAPIServer(t *testing.T) {
 	g.Expect(hub.Create(t.Context(), workload("waits"))).To(gomega.Succeed())
 	wl := createRunning(t, hub)
 	policy := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "idle-gpus"}, Spec: v1alpha1.ReclaimPolicySpec{
-		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, PeriodSeconds: 10}}
+		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, PeriodSeconds: 10, Mode: v1alpha1.ModeShadow}}
 	g.Expect(hub.Create(t.Context(), policy)).To(gomega.Succeed())
-	g.Expect(policy.Spec.Mode).To(gomega.Equal(v1alpha1.ModeShadow))
 	g.Expect(policy.Spec.MaxPerHour).To(gomega.BeEquivalentTo(4))
 	history := func() ([]v1alpha1.ReclaimRecord, error) {
 		err := hub.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
@@ -58,8 +57,9 @@ func TestReclaimOnAnAPIServer(t *testing.T) {
 	g.Expect(wl.Annotations).NotTo(gomega.HaveKey(v1alpha1.DispatchAnnotation))
 
 	before := policy.DeepCopy()
-	policy.Spec.Mode = v1alpha1.ModeEnforce
+	policy.Spec.Mode = ""
 	g.Expect(hub.Patch(t.Context(), policy, client.MergeFrom(before))).To(gomega.Succeed())
+	g.Expect(policy.Spec.Mode).To(gomega.Equal(v1alpha1.ModeEnforce))
 	g.Eventually(func() (*bool, error) {
 		err := hub.Get(t.Context(), client.ObjectKeyFromObject(wl), wl)
 		return wl.Spec.Active, err

@@ -22,7 +22,7 @@ import (
 )
 
 // A real API server accepts what the controller writes about moves: the status in mode Shadow, and the
-// deactivation in mode Enforce. The default of the CRD applies.
+// deactivation in mode Enforce. Moves have the mode of the policy, if they have none of their own.
 func TestRebalanceOnAnAPIServer(t *testing.T) {
 	big := workload("big")
 	gates := &stuckGates{}
@@ -34,9 +34,9 @@ func TestRebalanceOnAnAPIServer(t *testing.T) {
 	createWaiting(t, hub, big)
 	gates.hold(big)
 	policy := &v1alpha1.ReclaimPolicy{ObjectMeta: metav1.ObjectMeta{Name: "rebalance"}, Spec: v1alpha1.ReclaimPolicySpec{
-		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, PeriodSeconds: 10, Rebalance: &v1alpha1.Rebalance{}}}
+		SourceRef: v1alpha1.LocalReference{Name: "thanos"}, ClusterQueues: []string{"research"}, PeriodSeconds: 10, Mode: v1alpha1.ModeShadow, Rebalance: &v1alpha1.Rebalance{}}}
 	g.Expect(hub.Create(t.Context(), policy)).To(gomega.Succeed())
-	g.Expect(policy.Spec.Rebalance.Mode).To(gomega.Equal(v1alpha1.ModeShadow))
+	g.Expect(policy.Spec.Rebalance.Mode).To(gomega.BeEmpty())
 	status := func() (v1alpha1.ReclaimPolicyStatus, error) {
 		err := hub.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
 		return policy.Status, err

@@ -36,7 +36,7 @@ func ModeOf(spec *v1alpha1.ReclaimPolicySpec) (v1alpha1.Mode, bool) {
 	if spec.Rebalance == nil {
 		return "", false
 	}
-	return cmp.Or(spec.Rebalance.Mode, v1alpha1.ModeEnforce), true
+	return cmp.Or(spec.Rebalance.Mode, spec.Mode, v1alpha1.ModeEnforce), true
 }
 
 // MovesOf returns the moves in mode Enforce that policies recorded.

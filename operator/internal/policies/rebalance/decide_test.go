@@ -394,3 +394,22 @@ func (w *world) addRandomJob(rng *rand.Rand, name string) {
 		w.jobs = w.jobs[:len(w.jobs)-1]
 	}
 }
+
+func TestModeOf(t *testing.T) {
+	for _, tc := range []struct {
+		policy    v1alpha1.Mode
+		rebalance *v1alpha1.Rebalance
+		want      v1alpha1.Mode
+	}{
+		{v1alpha1.ModeEnforce, nil, ""},
+		{"", &v1alpha1.Rebalance{}, v1alpha1.ModeEnforce},
+		{v1alpha1.ModeShadow, &v1alpha1.Rebalance{}, v1alpha1.ModeShadow},
+		{v1alpha1.ModeShadow, &v1alpha1.Rebalance{Mode: v1alpha1.ModeEnforce}, v1alpha1.ModeEnforce},
+		{v1alpha1.ModeEnforce, &v1alpha1.Rebalance{Mode: v1alpha1.ModeShadow}, v1alpha1.ModeShadow},
+	} {
+		got, moves := ModeOf(&v1alpha1.ReclaimPolicySpec{Mode: tc.policy, Rebalance: tc.rebalance})
+		if got != tc.want || moves != (tc.rebalance != nil) {
+			t.Errorf("mode of %+v under %q is %q, %t, want %q", tc.rebalance, tc.policy, got, moves, tc.want)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/test/lab/fleet"
+)
+
+// shadowJobs is the number of jobs that pass a gate in mode Shadow.
+const shadowJobs = 100
+
+// shadow lets jobs pass the gate in mode Shadow while the nodes of cluster1 have devices and no CPU. Those that hang there
+// are deleted, as their users would, and the report says where they would have gone.
+func shadow(ctx context.Context, s *stage) (string, error) {
+	if err := s.takeCPU(ctx, "cluster1"); err != nil {
+		return "", err
+	}
+	s.onEnd(func(ctx context.Context) error { return s.fleet.PatchGate(ctx, `{"mode":"Enforce"}`) })
+	if err := s.fleet.PatchGate(ctx, `{"mode":"Shadow"}`); err != nil {
+		return "", err
+	}
+	if _, err := s.awaitReport(ctx, 0); err != nil {
+		return "", err
+	}
+	s.log("the nodes of cluster1 have free GPUs and no CPU; the gate is in mode Shadow; %d jobs of 4 CPU arrive", shadowJobs)
+	for i := range shadowJobs {
+		if err := s.submit(ctx, fleet.Job{Name: fmt.Sprintf("shadow-%03d", i), Model: fleet.H100, GPUs: 1, Duration: 5 * time.Second}); err != nil {
+			return "", err
+		}
+	}
+	stuck, err := s.awaitStuck(ctx)
+	if err != nil {
+		return "", err
+	}
+	s.log("%d jobs hang on cluster1, and the others are done; their users delete them", len(stuck))
+	for _, job := range stuck {
+		if err := s.deleteJob(ctx, job); err != nil {
+			return "", err
+		}
+	}
+	report, err := s.awaitReport(ctx, shadowJobs)
+	if err != nil {
+		return "", err
+	}
+	if err := s.print(ctx, "report", "gate", "gpu"); err != nil {
+		return "", err
+	}
+	for _, row := range report.Workloads {
+		if row.Cluster == "cluster1" && (row.Outcome == v1alpha1.OutcomeSameCluster || row.Would == "cluster1") {
+			return "", fmt.Errorf("the gate would have sent %s to cluster1", row.Workload)
+		}
+	}
+	named := slices.DeleteFunc(slices.Clone(report.Workloads), func(row v1alpha1.ShadowWorkload) bool { return row.Cluster != "cluster1" })
+	if len(named) < min(len(stuck), shadowJobs) {
+		return "", fmt.Errorf("the report names %d of %d jobs that hung on cluster1", len(named), len(stuck))
+	}
+	return fmt.Sprintf("of %d jobs, %d hung on cluster1, and the gate would have sent none of them there", shadowJobs, len(stuck)), nil
+}
+
+// takeCPU lets pods outside of Kueue's queues request the CPU of all nodes of a cluster with H100, and waits for the
+// metrics.
+func (s *stage) takeCPU(ctx context.Context, cluster string) error {
+	var nodes []string
+	for _, w := range fleet.DefaultWorkers() {
+		for _, n := range w.Nodes {
+			if w.Name == cluster && n.Model == fleet.H100 {
+				nodes = append(nodes, n.Name)
+			}
+		}
+	}
+	const name = "cpu"
+	for _, node := range nodes {
+		s.onEnd(func(ctx context.Context) error { return s.fleet.VacateAs(ctx, cluster, node, name) })
+		if err := s.fleet.OccupyAs(ctx, cluster, node, name, map[corev1.ResourceName]int64{corev1.ResourceCPU: 126}); err != nil {
+			return err
+		}
+	}
+	return s.awaitValue(ctx, fmt.Sprintf(`count(node:kube_unrequested:placeable{cluster=%q,resource="cpu",node=~%q} < 4)`, cluster, strings.Join(nodes, "|")), float64(len(nodes)))
+}
+
+// awaitStuck waits until each job has finished or hangs on cluster1, and returns the latter.
+func (s *stage) awaitStuck(ctx context.Context) (stuck []string, err error) {
+	err = fleet.Await(ctx, "all jobs to finish that do not hang on cluster1", func(ctx context.Context) error {
+		list := &kueue.WorkloadList{}
+		if err := s.fleet.Hub.Client.List(ctx, list, client.InNamespace(fleet.Namespace)); err != nil {
+			return err
+		}
+		stuck = nil
+		var open []string
+		for i := range list.Items {
+			wl := &list.Items[i]
+			job := ""
+			for _, owner := range wl.OwnerReferences {
+				job = owner.Name
+			}
+			switch {
+			case !strings.HasPrefix(job, "shadow-"):
+			case ptr.Deref(wl.Status.ClusterName, "") == "cluster1":
+				stuck = append(stuck, job)
+			case !meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished):
+				open = append(open, job)
+			}
+		}
+		switch {
+		case len(open) > 0:
+			return fmt.Errorf("%d run or wait, such as %s", len(open), open[0])
+		case len(stuck) == 0:
+			return errors.New("no job hangs on cluster1")
+		}
+		return nil
+	})
+	return stuck, err
+}
+
+// awaitReport waits until the report of the gate has a number of workloads.
+func (s *stage) awaitReport(ctx context.Context, workloads int64) (report *v1alpha1.GateShadow, err error) {
+	err = fleet.Await(ctx, fmt.Sprintf("the report of the gate to have %d workloads", workloads), func(ctx context.Context) error {
+		g := &v1alpha1.PlacementGate{}
+		if err := s.fleet.Hub.Client.Get(ctx, client.ObjectKey{Name: "gpu"}, g); err != nil {
+			return err
+		}
+		if report = g.Status.Shadow; report == nil || report.Generation != g.Generation {
+			return errors.New("there is no report yet")
+		}
+		n := int64(0)
+		for _, o := range report.Outcomes {
+			n += o.Workloads
+		}
+		if n < workloads {
+			return fmt.Errorf("it has %d: %+v", n, report.Outcomes)
+		}
+		return nil
+	})
+	return report, err
+}
