@@ -35,6 +35,7 @@ help: ## Show this list
 .PHONY: build demo images release
 build: ## Build bin/plimsoll-operator, bin/plimsoll-exporter and bin/kubectl-plimsoll (VERSION=v1.2.3)
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./operator/cmd/plimsoll-operator ./operator/cmd/kubectl-plimsoll
+	ln -sf kubectl-plimsoll bin/kubectl_complete-plimsoll
 	$(CGO) $(GOBUILD) -o bin/ ./exporter/cmd/plimsoll-exporter
 
 IMAGES    ?= operator,cli,exporter

@@ -26,7 +26,11 @@ func TestPrintedCommands(t *testing.T) {
 	if len(script) < 8 {
 		t.Fatalf("the hints have %d commands:\n%s", len(script)-1, lab.Hints("hinted"))
 	}
-	checkContains(t, runCommand(ctx, t, nil, "bash", "-c", strings.Join(script, "\n")),
+	out := runCommand(ctx, t, nil, "bash", "-c", strings.Join(script, "\n"))
+	if strings.Contains(out, "Not shown") {
+		t.Errorf("explain reaches no operator:\n%s", out)
+	}
+	checkContains(t, out,
 		"job-hinted", "cluster3", // get workloads, get addonplacementscores
 		outputPlaced(cluster), outputHeadroomScore, // explain, top
 		"plimsoll-operator", "exporter-cluster1-gpu0", "running") // status

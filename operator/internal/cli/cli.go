@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -48,6 +49,15 @@ Exit codes: 0 on success; 1 if a request failed or the command found a fault, su
 of lint; 2 if the command line is invalid. fit has 3 for a job that waits, and 4 for one that can
 never start.
 `
+
+// Args returns the arguments of a command line. kubectl completes those of a plugin by the program
+// kubectl_complete-NAME, which is this one by another name.
+func Args(commandLine []string) []string {
+	if strings.TrimSuffix(filepath.Base(commandLine[0]), ".exe") == "kubectl_complete-plimsoll" {
+		return append([]string{cobra.ShellCompRequestCmd}, commandLine[1:]...)
+	}
+	return commandLine[1:]
+}
 
 // Main runs the plugin and returns its exit code: 0 on success, 1 for findings or a failed
 // request, 2 for an invalid command line.

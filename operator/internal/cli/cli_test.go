@@ -33,12 +33,11 @@ func scriptTime() time.Time {
 }
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"kubectl-plimsoll": func() {
-			streams := genericclioptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-			os.Exit(run(context.Background(), os.Args[1:], streams, scriptTime))
-		},
-	})
+	plugin := func() {
+		streams := genericclioptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+		os.Exit(run(context.Background(), Args(os.Args), streams, scriptTime))
+	}
+	testscript.Main(m, map[string]func(){"kubectl-plimsoll": plugin, "kubectl_complete-plimsoll": plugin})
 }
 
 // TestScripts runs the plugin as a user does, against fake servers: a hub with the objects

@@ -72,8 +72,24 @@ func (f *Fleet) Install(ctx context.Context) error {
 	if err := applySamples(ctx, f.Hub, config, "hub"); err != nil {
 		return err
 	}
+	if _, err := f.Hub.Kubectl(ctx, explainerYAML, "apply", "--server-side", "-f", "-"); err != nil {
+		return err
+	}
 	return f.SetSourceURL(ctx, f.Thanos)
 }
+
+// explainerYAML is an account that may read the operator's explanations. Administrators of the lab have no token.
+const explainerYAML = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: explainer, namespace: team-a}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: lab-explainer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: plimsoll-explainer}
+subjects: [{kind: ServiceAccount, name: explainer, namespace: team-a}]
+`
 
 // applySamples applies the samples for the role of a cluster, and those of the team. It takes
 // over fields that a test or a user changed.

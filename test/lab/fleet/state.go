@@ -164,7 +164,7 @@ func (f *Fleet) Hints(job string) string {
 	fmt.Fprintf(&b, "  kubectl get workloads -A              # the jobs, as Kueue sees them\n")
 	fmt.Fprintf(&b, "  kubectl get addonplacementscores -A   # the scores of each cluster\n")
 	if job != "" {
-		fmt.Fprintf(&b, "  kubectl plimsoll explain workload job/%s -n %s\n", job, Namespace)
+		fmt.Fprintf(&b, "  kubectl plimsoll explain workload job/%s -n %s --operator-url=https://%s --operator-insecure --token-file=<(kubectl create token explainer -n %s)\n", job, Namespace, f.OperatorMetrics, Namespace)
 	}
 	fmt.Fprintf(&b, "  kubectl plimsoll top --prometheus %s\n", f.Thanos)
 	fmt.Fprintf(&b, "  %s status   # the running programs and their addresses\n", lab)

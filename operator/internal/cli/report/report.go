@@ -51,7 +51,7 @@ workloads whose pods have been ready, or that have ended, by what the gate would
 WAIT is for how long it would have kept them waiting, in all. A workload HUNG if its pods
 were not ready 5 minutes after a cluster admitted it; DEVICE-HOURS are the devices of these
 workloads times the hours until then. Then follow the latest workloads for which the gate
-would have made a difference, and those that hang now.
+would have made a difference, and those that hang now, at most 20 of each without -o wide.
 
 The report begins anew with each change of the gate's spec. A gate in mode Enforce keeps its
 last report.`,
@@ -65,7 +65,7 @@ last report.`,
 			if err != nil {
 				return err
 			}
-			return out.Print(a.Out, r, func(w io.Writer) { r.write(w, a.Now()) })
+			return out.Print(a.Out, r, func(w io.Writer) { r.write(w, out.IsWide(), a.Now()) })
 		},
 		ValidArgsFunction: hubclient.Complete(a, func(ctx context.Context, c client.Client, _ string) (names []string, err error) {
 			gates := &v1alpha1.PlacementGateList{}
@@ -152,7 +152,7 @@ func hours(deviceSeconds int64) string {
 	return format.Decimal(format.RoundTenth(float64(deviceSeconds) / 3600))
 }
 
-func (r *GateReport) write(w io.Writer, now time.Time) {
+func (r *GateReport) write(w io.Writer, isWide bool, now time.Time) {
 	format.Row(w, "Gate:", r.Gate+", mode "+string(r.Mode))
 	format.Row(w, "Report:", fmt.Sprintf("since %s (%s), of generation %d", format.Time(r.Since.Time), format.Age(now, r.Since.Time), r.Generation))
 	format.Row(w, "Summary:", r.Summary)
@@ -165,13 +165,20 @@ func (r *GateReport) write(w io.Writer, now time.Time) {
 	}
 	latest := slices.Clone(r.Workloads)
 	slices.Reverse(latest)
-	writeWorkloads(w, "WORKLOAD", latest, now)
-	writeWorkloads(w, "HANGS NOW", r.Hanging, now)
+	writeWorkloads(w, "WORKLOAD", latest, isWide, now)
+	writeWorkloads(w, "HANGS NOW", r.Hanging, isWide, now)
 }
 
-func writeWorkloads(w io.Writer, title string, list []v1alpha1.ShadowWorkload, now time.Time) {
+// maxRows is the number of workloads of a table without -o wide.
+const maxRows = 20
+
+func writeWorkloads(w io.Writer, title string, list []v1alpha1.ShadowWorkload, isWide bool, now time.Time) {
 	if len(list) == 0 {
 		return
+	}
+	if more := len(list) - maxRows; more > 0 && !isWide {
+		list = list[:maxRows]
+		defer format.Row(w, fmt.Sprintf("and %d more, with -o wide", more))
 	}
 	format.Row(w, "")
 	format.Row(w, title, "PASSED", "DEVICES", "WENT TO", "WOULD BE ON", "WAIT", "HUNG", "WHY")
