@@ -196,8 +196,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="(has(self.absent) && self.absent == 'Fixed') == has(self.fixedValue)",message="fixedValue must be set exactly when absent is Fixed"
 type Missing struct {
 	// Time in seconds, from the last usable sample, during which the last score is kept.
-	// Afterwards, then applies. Default 300, from 0 to 86400.
-	// +kubebuilder:default=300
+	// Afterwards, then applies. Default: 300, or two periods and freshness.maxAgeSeconds if that is
+	// longer. From 0 to 86400.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	// +optional

@@ -172,15 +172,30 @@ func (w *World) endSet(set *componentSet, done bool) {
 	w.note("%s is deleted", set.name)
 }
 
+// ownerGone is the time from the end of a Workload whose job was deleted until it is deleted, too.
+const ownerGone = 300 * time.Millisecond
+
 // removeJob deletes a job with all its Workloads.
 func (w *World) removeJob(r *Run) {
 	for _, m := range append(w.siblings(r.Key), r) {
 		m.Deleted = m.Deleted || m.Done.IsZero()
 		for _, key := range m.keys() {
-			w.kueue.workloads.remove(key)
+			w.removeWorkload(key)
 		}
 		w.removeTried(m)
 	}
+}
+
+// removeWorkload deletes a Workload whose job was deleted. Kueue finishes it before.
+func (w *World) removeWorkload(key types.NamespacedName) {
+	if wl := w.kueue.workloads.get(key); wl == nil || kueuestate.IsFinished(wl) {
+		w.kueue.workloads.remove(key)
+		return
+	}
+	w.kueue.workloads.update(key, func(wl *kueue.Workload) bool {
+		return w.kueue.condition(wl, kueue.WorkloadFinished, true, kueue.WorkloadFinishedReasonOwnerNotFound, "")
+	})
+	w.loop.After(ownerGone, func() { w.kueue.workloads.remove(key) })
 }
 
 // targetOf is the job that a fault concerns. Of a set, it is the component that the time of the fault selects.

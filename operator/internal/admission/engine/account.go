@@ -64,7 +64,7 @@ func (e *Engine) forget(uid types.UID, s *lifecycle.Situation) {
 func (e *Engine) accountLostQuota(s *lifecycle.Situation) *lifecycle.Situation {
 	how := endedWithoutQuota
 	switch {
-	case kueuestate.IsFinished(s.Workload):
+	case kueuestate.HasRun(s.Workload):
 		how = endedFinished
 	case kueuestate.IsEvictedByAdmissionCheck(s.Workload):
 		how = endedByWorker

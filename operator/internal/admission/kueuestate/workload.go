@@ -22,6 +22,13 @@ func IsFinished(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
 }
 
+// HasRun reports whether the workload has finished because its pods are done. Kueue finishes one whose job was deleted,
+// too.
+func HasRun(wl *kueue.Workload) bool {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason != kueue.WorkloadFinishedReasonOwnerNotFound
+}
+
 // IsAdmitted reports whether Kueue has admitted the workload.
 func IsAdmitted(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)

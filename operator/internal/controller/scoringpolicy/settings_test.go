@@ -62,10 +62,10 @@ func TestSettingsWarnings(t *testing.T) {
 		{name: "keep time of more than one period", keepLast: seconds(31), selected: 3},
 		{name: "keep time of the period and the age", period: 15, keepLast: seconds(75), maxAge: 60, selected: 3, wantKeep: true},
 		{name: "keep time of more than both", period: 15, keepLast: seconds(76), maxAge: 60, selected: 3},
-		{name: "default keep time of a long period", period: 300, selected: 3, wantKeep: true},
-		{name: "in shadow", period: 300, fullRange: true, shadow: true, selected: 2, wantKeep: true},
+		{name: "default keep time of a long period", period: 86400, maxAge: 60, selected: 3},
+		{name: "in shadow", period: 300, keepLast: seconds(300), fullRange: true, shadow: true, selected: 2, wantKeep: true},
 		{name: "range Full beside clusters that are not selected", fullRange: true, selected: 2, wantZ: true},
-		{name: "both", period: 300, fullRange: true, selected: 2, wantKeep: true, wantZ: true},
+		{name: "both", period: 300, keepLast: seconds(300), fullRange: true, selected: 2, wantKeep: true, wantZ: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			spec := newSpec("free")

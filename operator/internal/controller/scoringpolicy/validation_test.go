@@ -104,13 +104,13 @@ func TestDefaultsAreWritten(t *testing.T) {
 	got := []any{
 		s.Spec.Type, s.Spec.ClusterMapping.Label, s.Spec.ClusterMapping.Match, s.Spec.Advanced,
 		p.Spec.PeriodSeconds, p.Spec.ValidForPeriods, p.Spec.Mode, *p.Spec.MinHealthyPercent, p.Spec.Total.Name, p.Spec.Total.Range,
-		*p.Spec.Scores[0].Weight, p.Spec.Scores[0].Range, *p.Spec.Scores[0].Missing.KeepLastSeconds, p.Spec.Scores[0].Missing.Then, p.Spec.Scores[0].Missing.Absent,
+		*p.Spec.Scores[0].Weight, p.Spec.Scores[0].Range, p.Spec.Scores[0].Missing.KeepLastSeconds == nil, p.Spec.Scores[0].Missing.Then, p.Spec.Scores[0].Missing.Absent,
 	}
 	want := []any{
 		v1alpha1.SourcePrometheus, "cluster", v1alpha1.MatchName,
 		v1alpha1.AdvancedSource{TimeoutSeconds: 10, MaxConcurrency: 4, QueriesPerSecond: 20, MaxSeries: 100000},
 		int32(30), int32(3), v1alpha1.ModeEnforce, int32(50), "total", v1alpha1.RangeZeroTo100,
-		int32(1), v1alpha1.RangeZeroTo100, int32(300), v1alpha1.MissingWorst, v1alpha1.AbsentMissing,
+		int32(1), v1alpha1.RangeZeroTo100, true, v1alpha1.MissingWorst, v1alpha1.AbsentMissing,
 	}
 	for i := range want {
 		if got[i] != want[i] {

@@ -60,7 +60,7 @@ func Compile(spec *v1alpha1.ScoringPolicySpec) (*Policy, error) {
 	}
 	for i := range spec.Scores {
 		s := &spec.Scores[i]
-		r := compileRule(s)
+		r := compileRule(spec, s)
 		p.Names = append(p.Names, s.Name)
 		p.scores, p.queries, p.dynamic = append(p.scores, r), append(p.queries, s.Query), append(p.dynamic, s.NameFrom != nil)
 		p.totalWeight += r.weight
@@ -87,12 +87,12 @@ func Compile(spec *v1alpha1.ScoringPolicySpec) (*Policy, error) {
 	return p, nil
 }
 
-func compileRule(s *v1alpha1.ScoreSpec) rule {
+func compileRule(spec *v1alpha1.ScoringPolicySpec, s *v1alpha1.ScoreSpec) rule {
 	r := rule{
 		weight:   float64(valueOr(s.Weight, 1)),
 		minimum:  math.Inf(-1),
 		bounds:   rangeOf(s.Range),
-		keepLast: seconds(valueOr(s.Missing.KeepLastSeconds, defaultKeepLast)),
+		keepLast: seconds(keepLast(spec, s)),
 		then:     cmp.Or(s.Missing.Then, v1alpha1.MissingWorst),
 		fixed:    valueOr(s.Missing.FixedValue, Lowest),
 		halfLife: seconds(s.Damping.HalfLifeSeconds),

@@ -133,6 +133,17 @@ func TestKeepTimeStartsAtTheSampleTime(t *testing.T) {
 	f.expect(0, "-100 Worst")
 }
 
+// One failed round of a policy with a long period does not end the keep time.
+func TestDefaultKeepTimeFollowsThePeriod(t *testing.T) {
+	spec := v1alpha1.ScoringPolicySpec{PeriodSeconds: 600, Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}, Freshness: &v1alpha1.Freshness{Query: "x", MaxAgeSeconds: 300}}
+	f := newSimulation(t, spec, "c")
+	f.round(0, v(6))
+	f.round(1499, missing(Failed, 1))
+	f.expect(0, "60 Kept")
+	f.round(1500, missing(Failed, 1))
+	f.expect(0, "-100 Worst")
+}
+
 func TestMissingOutcomes(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -62,6 +62,26 @@ func noPodStarts() world.Spec {
 	return s
 }
 
+// TestDeletedJobsDidNotStart has a cluster whose scheduler is dead, and users who delete the jobs that hang there. A
+// deleted job is no proof that the cluster starts any: those that wait then do not go there.
+func TestDeletedJobsDidNotStart(t *testing.T) {
+	s := world.Spec{Name: "users delete the jobs that hang", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 4, 8), nodes("cluster2", 2, 8)},
+		Faults: []world.Fault{{Kind: world.SchedulerDead, Cluster: "cluster1"}}, Settings: world.Settings{Length: time.Hour}}
+	for i := range 40 {
+		at := time.Minute + time.Duration(i)*30*time.Second
+		s.Jobs = append(s.Jobs, world.Job{Name: fmt.Sprintf("job%02d", i), At: at, Devices: 8, Duration: 3 * time.Minute})
+	}
+	for _, name := range []string{"job00", "job01", "job02", "job03", "job04", "job05"} {
+		s.Faults = append(s.Faults, world.Fault{Kind: world.Deleted, Job: name, At: 8 * time.Minute})
+	}
+	w := Run(t, s, Options{Verbose: printLog()})
+	for _, r := range w.Runs()[6:12] { // later ones are probes
+		if slices.Contains(r.Nominated, "cluster1") {
+			t.Errorf("%s was sent to cluster1", r.Name)
+		}
+	}
+}
+
 // preemptorFitsNowhere has a job of high priority that no node is large enough for. Kueue on the hub preempts
 // running jobs for its quota before the gate decides.
 func preemptorFitsNowhere() world.Spec {
