@@ -39,7 +39,7 @@ var quarters = [4]quarter{
 		{"TestPreemptionOnWorker", 20},
 		{"TestRecordingRulesReturnSeries", 20},
 		{"TestUpgradeAndRemovalUnderLoad", 420},
-		{"TestScenarios/tpu-slice", 45},
+		{"TestScenarios/shadow", 150},
 	},
 	{
 		{"TestAddOn", 115},
@@ -92,6 +92,7 @@ var quarters = [4]quarter{
 		{"TestScenarios/quota", 45},
 		{"TestScenarios/shares", 45},
 		{"TestScenarios/trial", 45},
+		{"TestScenarios/tpu-slice", 45},
 	},
 	{
 		{"TestAddOnPlatforms", 33},
