@@ -200,7 +200,7 @@ type ShadowOutcome struct {
 type ShadowWorkload struct {
 	// Workload as namespace/name.
 	Workload string `json:"workload"`
-	// Time at which it passed.
+	// Time of the first decision about it, just after it passed.
 	Time metav1.Time `json:"time"`
 	// Number of devices that it requests.
 	Devices int64 `json:"devices"`

@@ -141,7 +141,7 @@ func (r Record) Until(now time.Time) Record {
 			*at = timestamp(now)
 		}
 	}
-	if p := r.Passed; p != nil && (p.At.After(now.Add(timing.MaxClockSkew)) || p.ChosenAt.After(now.Add(timing.MaxClockSkew))) {
+	if r.Passed != nil && !r.Passed.isPlausible(now) {
 		r.Passed = nil
 	}
 	for _, at := range []*time.Time{&r.UnplacedSince, &r.LastYield, &r.WaitsSince} {

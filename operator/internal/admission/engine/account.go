@@ -49,8 +49,11 @@ func (e *Engine) Account(s *lifecycle.Situation) *Outcome {
 		out.Situation, out.Admission = e.accountAdmission(s, cluster)
 	}
 	e.Remember(uid, out.Situation.History)
-	if p := out.Situation.Passage(); p != nil {
+	switch p := out.Situation.Passage(); {
+	case p != nil:
 		e.Registry.Shadow.Put(*p)
+	case kueuestate.AcceptsCheckUpdate(s.Workload): // the gate is not in mode Shadow any more
+		e.Registry.Shadow.Drop(string(uid))
 	}
 	return out
 }

@@ -127,6 +127,9 @@ func (e *Engine) Measured(s *lifecycle.Situation, key gatestate.QueryKey, cluste
 // decision made them.
 func (e *Engine) view(s *lifecycle.Situation) ledger.View {
 	view := e.Ledger.View()
+	if !s.IsShadow() {
+		view = view.Enforced()
+	}
 	if !s.Job.IsPlacedWith(s.Workload) {
 		return view
 	}

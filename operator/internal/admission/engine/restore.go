@@ -106,7 +106,9 @@ func (e *Engine) restoreSent(s *lifecycle.Situation) {
 		return
 	}
 	for _, c := range sent {
-		e.Ledger.Debit(s.Entry(c, since))
+		entry := s.Entry(c, since)
+		entry.Shadow = s.IsShadow()
+		e.Ledger.Debit(entry)
 		for _, entry := range s.ComponentEntries(c, since) {
 			e.Ledger.Debit(entry)
 		}

@@ -136,7 +136,7 @@ func formatPassed(p *dispatch.Passed) string {
 	if p == nil {
 		return ""
 	}
-	text := "the gate would keep it waiting: " + p.Message
+	text := "the gate would have kept it waiting: " + p.Message
 	if p.Cluster != "" {
 		text = "the gate would have sent it to " + p.Cluster
 	}

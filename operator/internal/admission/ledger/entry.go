@@ -41,6 +41,8 @@ type Entry struct {
 	// EndedAt is when the workload lost its quota or was deleted before samples showed its
 	// pods. The worker may still run its copy for a moment. Zero means not ended.
 	EndedAt time.Time `json:"endedAt,omitzero"`
+	// Shadow: a gate in mode Shadow would have sent the workload there. Only decisions in that mode count it.
+	Shadow bool `json:"shadow,omitempty"`
 	// QuotaOnly: samples show its devices, so that it counts against the quota of its ClusterQueue only.
 	QuotaOnly bool `json:"-"`
 }

@@ -145,7 +145,7 @@ func (l *Ledger) DevicesByCluster() map[string]int64 {
 	devices := map[string]int64{}
 	for cluster, entries := range l.View().byCluster {
 		for _, e := range entries {
-			if !e.QuotaOnly {
+			if !e.QuotaOnly && !e.Shadow {
 				devices[cluster] += e.Devices()
 			}
 		}
@@ -238,7 +238,7 @@ func (l *Ledger) drop(uid string, isDropped func(Entry) bool) {
 }
 
 // Debit adds an entry. If the workload already has an entry on the cluster, that entry
-// stays unchanged, unless it rests on the decision of another component and e does not.
+// stays unchanged, unless it rests on the decision of another component or of mode Shadow and e does not.
 func (l *Ledger) Debit(e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,7 +247,7 @@ func (l *Ledger) Debit(e Entry) {
 
 func (l *Ledger) debit(e Entry) {
 	old := l.entries[e.UID][e.Cluster]
-	if isOwn := e.DecidedBy == "" && old.DecidedBy != ""; old.isCurrent() && !isOwn || len(e.PodSets) == 0 {
+	if isOwn := e.DecidedBy == "" && old.DecidedBy != "" || old.Shadow && !e.Shadow; old.isCurrent() && !isOwn || len(e.PodSets) == 0 {
 		return
 	}
 	l.put(e)

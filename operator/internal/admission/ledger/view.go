@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,6 +38,23 @@ func (v View) Without(uids []string) View {
 	byCluster := map[string][]*Entry{}
 	for cluster, entries := range v.byCluster {
 		byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return slices.Contains(uids, e.UID) })
+	}
+	v.byCluster = byCluster
+	return v
+}
+
+// Enforced returns the view without what gates in mode Shadow would have sent somewhere. Commit accepts it like v.
+func (v View) Enforced() View {
+	isShadow := func(e *Entry) bool { return e.Shadow }
+	byCluster, isCopied := v.byCluster, false
+	for cluster, entries := range v.byCluster {
+		if !slices.ContainsFunc(entries, isShadow) {
+			continue
+		}
+		if !isCopied {
+			byCluster, isCopied = maps.Clone(v.byCluster), true
+		}
+		byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), isShadow)
 	}
 	v.byCluster = byCluster
 	return v

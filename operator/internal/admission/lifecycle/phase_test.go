@@ -64,8 +64,15 @@ func passed(cluster string, at time.Time) func(*Situation) {
 func wouldBeOn(cluster string, at time.Time) func(*Situation) {
 	return func(s *Situation) {
 		record, _ := dispatch.Decode(s.Workload.Annotations)
-		fixture.WithRecord(s.Workload, record.WithPassed(cluster, gate.ReasonNoRoom, "no room", fixture.Noon, at))
+		fixture.WithRecord(s.Workload, record.WithPassed(cluster, gate.ReasonNoRoom, "no room", 2, fixture.Noon, at))
 	}
+}
+
+func inShadow(res *Reservation) *Reservation {
+	for i := range res.Entries {
+		res.Entries[i].Shadow = true
+	}
+	return res
 }
 
 func started(at time.Time) func(*Situation) {
@@ -381,6 +388,17 @@ func TestPhaseOf(t *testing.T) {
 		}), PhaseComparing},
 		{"mode Shadow, passed, would go", inOrder(passed("", fixture.Noon), wouldBeOn("cluster1", fixture.Noon)), PhasePassed},
 		{"mode Shadow, passed, started", inOrder(passed("cluster2", fixture.Noon), wouldBeOn("", fixture.Noon), started(fixture.Noon)), PhasePassed},
+		{"mode Shadow, passed, another check is Pending", inOrder(passed("", fixture.Noon), budgetPending), PhasePassed},
+		{"mode Shadow, ran before it passed", inOrder(passed("cluster2", fixture.Noon), func(s *Situation) { s.Check().LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Hour)) }), PhasePassed},
+		{"mode Shadow, component of a job on a cluster, would wait", inOrder(passed("cluster2", fixture.Noon), wouldBeOn("", fixture.Noon), func(s *Situation) {
+			s.Workload.Annotations[kueuestate.ComponentAnnotation] = "0"
+		}), PhasePassed},
+		{"mode Shadow, a cluster leaves the configuration", inOrder(shadowed, sentTo(fixture.Noon, "cluster1"), func(s *Situation) {
+			s.Gate.Spec.MultiKueue, s.Gate.Clusters = &v1alpha1.GateMultiKueue{}, []gatestate.Cluster{{Name: "cluster1"}, {Name: "cluster2", Leaving: true}}
+		}), PhaseComparing},
+		{"mode Shadow, a cluster is not decided any more", inOrder(shadowed, sentTo(fixture.Noon, "cluster1"), func(s *Situation) {
+			s.Gate.Spec.MultiKueue, s.Gate.Clusters = &v1alpha1.GateMultiKueue{}, []gatestate.Cluster{{Name: "cluster1"}}
+		}), PhaseComparing},
 		{"mode Shadow, held back", inOrder(decidedFirst(false), shadowed), PhaseReturning},
 		{"mode Shadow, parked", inOrder(parked(time.Minute), shadowed), PhaseReturning},
 		{"mode Shadow, yielded by a preemptor", inOrder(yieldedByPreemptor(time.Minute), shadowed), PhaseReturning},
@@ -731,13 +749,13 @@ func TestNext(t *testing.T) {
 			return Step{Writes: nominationOf(nil, ReasonNominated, "nominated cluster1, cluster2: "+passes, "cluster1", "cluster2")}
 		}, PhaseComparing},
 		{"mode Shadow, would be sent", passed("", fixture.Noon), PhaseComparing, func(s *Situation) Step {
-			return Step{RequeueAfter: timing.DefaultPeriod, Reservation: reservationOn(s, nil, "cluster1"), Writes: []Write{{
-				Record: &RecordWrite{Record: s.Record.WithPassed("cluster1", gate.ReasonPlaceable, room, fixture.Noon, fixture.Noon)},
+			return Step{RequeueAfter: timing.DefaultPeriod, Reservation: inShadow(reservationOn(s, nil, "cluster1")), Writes: []Write{{
+				Record: &RecordWrite{Record: s.Record.WithPassed("cluster1", gate.ReasonPlaceable, room, 2, fixture.Noon, fixture.Noon)},
 				Event:  &Notice{Reason: ReasonWouldSend, Message: "gate gpu would send it to cluster1: " + room}}}}
 		}, PhaseComparing},
 		{"mode Shadow, would wait", inOrder(noRoom, passed("", fixture.Noon)), PhaseComparing, func(s *Situation) Step {
 			return Step{RequeueAfter: timing.DefaultPeriod, Reservation: &Reservation{}, Writes: []Write{{
-				Record: &RecordWrite{Record: s.Record.WithPassed("", gate.ReasonNoRoom, full.Message, fixture.Noon, fixture.Noon)},
+				Record: &RecordWrite{Record: s.Record.WithPassed("", gate.ReasonNoRoom, full.Message, 2, fixture.Noon, fixture.Noon)},
 				Event:  &Notice{Reason: ReasonWouldWait, Message: "gate gpu would keep it waiting: " + full.Message}}}}
 		}, PhaseComparing},
 		{"mode Shadow, would go on waiting, on a cluster", inOrder(noRoom, passed("cluster2", fixture.Noon), wouldBeOn("", fixture.Noon)), PhaseComparing, func(*Situation) Step {
@@ -745,17 +763,17 @@ func TestNext(t *testing.T) {
 		}, PhaseComparing},
 		{"mode Shadow, room after a minute, on a cluster", inOrder(passed("cluster2", fixture.Noon), wouldBeOn("", fixture.Noon), later(time.Minute)), PhaseComparing, func(s *Situation) Step {
 			return Step{RequeueAfter: timing.DefaultPeriod, Writes: []Write{{
-				Record: &RecordWrite{Record: s.Record.WithPassed("cluster1", "", "", fixture.Noon, s.Now)},
+				Record: &RecordWrite{Record: s.Record.WithPassed("cluster1", "", "", 2, fixture.Noon, s.Now)},
 				Event:  &Notice{Reason: ReasonWouldSend, Message: "gate gpu would send it to cluster1: " + room}}}}
 		}, PhaseComparing},
 		{"mode Shadow, the gate has a problem", inOrder(passed("", fixture.Noon), func(s *Situation) { s.Gate.Problem = "no Placement" }), PhaseComparing, func(s *Situation) Step {
 			const message = "PlacementGate gpu is not ready: no Placement"
 			return Step{RequeueAfter: timing.DefaultPeriod, Writes: []Write{{
-				Record: &RecordWrite{Record: s.Record.WithPassed("", gate.ReasonGateNotReady, message, fixture.Noon, fixture.Noon)},
+				Record: &RecordWrite{Record: s.Record.WithPassed("", gate.ReasonGateNotReady, message, 2, fixture.Noon, fixture.Noon)},
 				Event:  &Notice{Reason: ReasonWouldWait, Message: "gate gpu would keep it waiting: " + message}}}}
 		}, PhaseComparing},
 		{"mode Shadow, the gate was not read yet", inOrder(passed("", fixture.Noon), func(s *Situation) { s.Gate.Known = false }), PhaseComparing, func(*Situation) Step {
-			return Step{RequeueAfter: timing.RereadDelay}
+			return Step{RequeueAfter: time.Second}
 		}, PhaseComparing},
 		{"mode Shadow, waits for its pods", inOrder(passed("cluster2", fixture.Noon), wouldBeOn("cluster1", fixture.Noon)), PhasePassed, func(*Situation) Step {
 			return Step{RequeueAfter: timing.HangsAfter}

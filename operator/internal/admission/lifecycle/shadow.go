@@ -2,14 +2,17 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shadow"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
@@ -50,7 +53,16 @@ func (s *Situation) passList() []string {
 	if !s.MayNominate() {
 		return nil
 	}
-	return s.MultiKueue.everyCluster(s.Workload.Status.NominatedClusterNames)
+	nominated := s.Workload.Status.NominatedClusterNames
+	staying := s.MultiKueue
+	staying.Connected = slices.DeleteFunc(slices.Clone(staying.Connected), func(c string) bool { return s.Gate.isGoing(c, nominated) })
+	return staying.everyCluster(nominated)
+}
+
+// isGoing reports whether a cluster leaves the MultiKueueConfig that the gate maintains, or would if no workload used it.
+func (g Gate) isGoing(cluster string, nominated []string) bool {
+	isDecided := slices.ContainsFunc(g.Clusters, func(c gatestate.Cluster) bool { return c.Name == cluster })
+	return g.isLeaving(cluster, nominated) || g.Spec.MultiKueue != nil && len(g.Clusters) > 0 && !isDecided && !slices.Contains(nominated, cluster)
 }
 
 // stepPass lets the workload pass.
@@ -81,14 +93,20 @@ func hasPassed(s *Situation) bool {
 	return s.IsShadow() && kueuestate.AcceptsCheckUpdate(s.Workload) && isReady(s) && s.Record.Err == nil
 }
 
-// isCompared reports whether the gate has yet to say where it would have sent a workload that has passed. It says so
-// neither of a workload that follows another one of its job, nor after the pods have started.
+// isCompared reports whether the gate has yet to say where it would have sent a workload that has passed, and all other
+// checks, too. It does not say so of a workload that follows another one of its job, or that ran before it passed, nor
+// after the pods have started.
 func isCompared(s *Situation) bool {
-	if !hasPassed(s) || isRefused(s) || kueuestate.FollowsPrimary(s.Workload) || kueuestate.ReplacedSlice(s.Workload) != "" {
+	if !hasPassed(s) || isRefused(s) || s.Checks.Awaited(s.Workload) != "" || kueuestate.FollowsPrimary(s.Workload) || kueuestate.ReplacedSlice(s.Workload) != "" {
 		return false
 	}
 	p := s.passed()
-	return p == nil || p.Cluster == "" && p.Outcome == "" && s.startedAt().IsZero()
+	if p == nil {
+		at := s.admittedAt()
+		return at.IsZero() || !at.Before(s.Check().LastTransitionTime.Time)
+	}
+	isPlacedJob := kueuestate.IsComponent(s.Workload) && s.History.Running != nil // the other components are there, too
+	return p.Cluster == "" && p.Outcome == "" && !isPlacedJob && s.startedAt().IsZero()
 }
 
 // passed is what the gate would have done with the workload; nil = it has not decided.
@@ -109,7 +127,7 @@ func (s *Situation) WouldBeOn() (string, time.Time) {
 func stepCompare(s *Situation) Step {
 	next := stepIdle(s)
 	if !s.Gate.Known {
-		next.RequeueAfter = timing.RereadDelay
+		next.RequeueAfter = time.Second
 		return next
 	}
 	next.RequeueAfter = earliest(next.RequeueAfter, gate.PeriodOf(&s.Gate.Spec))
@@ -120,8 +138,12 @@ func stepCompare(s *Situation) Step {
 	case as.Decides():
 		var clusters []string
 		d, clusters, _ = Decide(as)
+		if d.Reason == gate.ReasonQueued { // for quota of the other components
+			next.RequeueAfter = timing.JobQuotaGrace
+			return next
+		}
 		if s.passed() == nil && s.History.Running == nil {
-			next.Reservation = Reserve(as, clusters, d)
+			next.Reservation = reserveInShadow(as, clusters, d)
 		}
 	}
 	event := &Notice{Reason: ReasonWouldWait, Message: gate.Truncate("gate " + s.Gate.Name + " would keep it waiting: " + d.Message)}
@@ -129,11 +151,28 @@ func stepCompare(s *Situation) Step {
 		cluster = d.Order[0]
 		event = &Notice{Reason: ReasonWouldSend, Message: gate.Truncate("gate " + s.Gate.Name + " would send it to " + cluster + ": " + d.Message)}
 	}
-	record := s.Record.WithPassed(cluster, d.Reason, gate.Truncate(d.Message), kueuestate.QuotaReservedAt(s.Workload), s.Now)
+	record := s.Record.WithPassed(cluster, d.Reason, gate.Truncate(d.Message), s.devices(), kueuestate.QuotaReservedAt(s.Workload), s.Now)
 	if old := s.passed(); old == nil || *old != *record.Passed {
 		next.Writes = append(next.Writes, Write{Record: &RecordWrite{Record: record}, Event: event})
 	}
 	return next
+}
+
+// reserveInShadow reserves the devices for decisions in mode Shadow only.
+func reserveInShadow(s *Situation, clusters []string, d gate.Decision) *Reservation {
+	res := Reserve(s, clusters, d)
+	for i := range res.Entries {
+		res.Entries[i].Shadow = true
+	}
+	return res
+}
+
+// devices of the workload, and of other components of its job that are placed with it.
+func (s *Situation) devices() (n int64) {
+	for _, set := range s.JobFacts().PodSets {
+		n += set.Devices()
+	}
+	return n
 }
 
 // AsWaiting is the situation as if the gate were in mode Enforce and had decided nothing about the workload.
@@ -150,27 +189,41 @@ func (s *Situation) AsWaiting() *Situation {
 	for _, ofWorker := range []string{kueue.WorkloadAdmitted, kueue.WorkloadPodsReady} {
 		apimeta.RemoveStatusCondition(&wl.Status.Conditions, ofWorker)
 	}
-	as.Workload = &wl
+	as.Workload, as.Job.Cluster = &wl, ""
 	as.Gate.Spec.Mode = v1alpha1.ModeEnforce
 	as.Record = Record{Record: dispatch.Record{Attempt: s.Record.Attempt, Preferences: s.Record.Avoided(s.Now)}}
 	as.History.Running, as.History.NominatedSeen, as.History.Refusal, as.History.Copies = nil, nil, nil, possibleCopies{}
 	return &as
 }
 
+// admittedAt is when a cluster admitted the workload or, without MultiKueue, Kueue did; zero = not yet.
+func (s *Situation) admittedAt() time.Time {
+	if ran := s.History.Running; ran != nil {
+		return ran.DebitedAt
+	}
+	c := apimeta.FindStatusCondition(s.Workload.Status.Conditions, kueue.WorkloadAdmitted)
+	if c == nil || c.Status != metav1.ConditionTrue || s.Dispatch() != Local {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Time
+}
+
 // startedAt is when the pods were ready under the present quota; zero = they are not, or the hub does not say so yet.
 // A workload of which Kueue never says it counts as started with its admission.
 func (s *Situation) startedAt() time.Time {
-	ran := s.History.Running
+	admitted := s.admittedAt()
 	switch {
-	case ran == nil && s.Dispatch() == Local:
-		since, _ := kueuestate.PodsReadySince(s.Workload, kueuestate.QuotaReservedAt(s.Workload))
-		return since
-	case ran == nil:
+	case admitted.IsZero():
 		return time.Time{}
-	case s.History.StartedAt.IsZero() && !kueuestate.ReportsPodsReady(s.Workload) && s.Now.Sub(ran.DebitedAt) >= timing.HangsAfter:
-		return ran.DebitedAt
+	case !s.History.StartedAt.IsZero():
+		return s.History.StartedAt
+	case !kueuestate.ReportsPodsReady(s.Workload) && s.Now.Sub(admitted) >= timing.HangsAfter:
+		return admitted
+	case s.Dispatch() == Local:
+		since, _ := kueuestate.PodsReadySince(s.Workload, admitted)
+		return since
 	}
-	return s.History.StartedAt
+	return time.Time{}
 }
 
 // stepFollow records the outcome of a passage once the workload has started.
@@ -178,12 +231,12 @@ func stepFollow(s *Situation) Step {
 	next := stepIdle(s)
 	p := s.Passage()
 	switch {
-	case p == nil || p.Outcome != "" || isRefused(s):
+	case p == nil || p.Would.Outcome != "" || isRefused(s):
 	case !p.StartedAt.IsZero():
 		outcome := p.Settle()
 		next.Writes = append(next.Writes, Write{Record: &RecordWrite{Record: s.Record.Settled(outcome)},
 			Event: &Notice{Reason: ReasonShadow, Message: fmt.Sprintf("compared with gate %s: %s", s.Gate.Name, outcome)}})
-	case p.Cluster != "":
+	case !p.AdmittedAt.IsZero():
 		next.RequeueAfter = earliest(next.RequeueAfter, max(0, p.AdmittedAt.Add(timing.HangsAfter).Sub(s.Now)))
 	}
 	return next
@@ -195,12 +248,10 @@ func (s *Situation) Passage() *shadow.Passage {
 	if s.Workload == nil || !hasPassed(s) || s.passed() == nil {
 		return nil
 	}
-	p := &shadow.Passage{UID: string(s.Workload.UID), Workload: s.Key.String(), Gate: s.Gate.Name, Passed: *s.passed(), StartedAt: s.startedAt()}
-	for _, set := range s.JobFacts().PodSets {
-		p.Devices += set.Devices()
-	}
+	p := &shadow.Passage{UID: string(s.Workload.UID), Workload: s.Key.String(), Gate: s.Gate.Name, Would: *s.passed(),
+		AdmittedAt: s.admittedAt(), StartedAt: s.startedAt(), ReportsPodsReady: kueuestate.ReportsPodsReady(s.Workload)}
 	if ran := s.History.Running; ran != nil {
-		p.Cluster, p.AdmittedAt = ran.Cluster, ran.DebitedAt
+		p.Went = ran.Cluster
 	}
 	return p
 }

@@ -37,11 +37,18 @@ func NewBook() *Book {
 func (b *Book) Put(p Passage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p.Outcome == "" {
+	if p.Would.Outcome == "" {
 		b.open[p.UID] = p
 	} else if _, isOpen := b.open[p.UID]; isOpen { // else it is counted already
 		b.close(p)
 	}
+}
+
+// Drop forgets a passage that nothing can be said of any more.
+func (b *Book) Drop(uid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.open, uid)
 }
 
 // End ends the passage of a workload that lost its quota, finished or was deleted, if it has one. A workload that
@@ -63,7 +70,7 @@ func (b *Book) End(uid string, isFinished bool, now time.Time) {
 func (b *Book) close(p Passage) {
 	delete(b.open, p.UID)
 	r := b.closed[p.Gate]
-	if p.At.Before(r.Since.Time) {
+	if p.Would.At.Before(r.Since.Time) {
 		return
 	}
 	b.closed[p.Gate] = with(r, p, p.EndedAt)
@@ -136,11 +143,11 @@ func added(stored, since v1alpha1.GateShadow) v1alpha1.GateShadow {
 // withHanging returns a report with the workloads that hang. Their times grow by whole minutes, so that the status of
 // the gate is written once a minute.
 func (b *Book) withHanging(gateName string, r v1alpha1.GateShadow, now time.Time) v1alpha1.GateShadow {
-	r.Hanging = nil
-	for _, p := range slices.SortedFunc(maps.Values(b.open), func(a, b Passage) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.UID, b.UID)) }) {
-		isOf := p.Gate == gateName && !p.At.Before(r.Since.Time)
+	r.Hanging, now = nil, now.Truncate(time.Minute)
+	for _, p := range slices.SortedFunc(maps.Values(b.open), func(a, b Passage) int { return cmp.Or(a.Would.At.Compare(b.Would.At), cmp.Compare(a.UID, b.UID)) }) {
+		isOf := p.Gate == gateName && !p.Would.At.Before(r.Since.Time)
 		if isOf && p.hung(now) > 0 && len(r.Hanging) < MaxWorkloads {
-			r.Hanging = append(r.Hanging, p.row(p.AdmittedAt.Add(now.Sub(p.AdmittedAt).Truncate(time.Minute))))
+			r.Hanging = append(r.Hanging, p.row(now))
 		}
 	}
 	return r

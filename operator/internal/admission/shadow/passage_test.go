@@ -26,24 +26,24 @@ func shadowGate(generation int64, stored *v1alpha1.GateShadow) *v1alpha1.Placeme
 
 // passage of a workload of 4 devices that passed at noon, and that cluster1 admitted then.
 func passage(change func(*shadow.Passage)) shadow.Passage {
-	p := shadow.Passage{UID: "1", Workload: "team-a/job", Gate: "fleet", Devices: 4, Passed: dispatch.Passed{At: noon}, Cluster: "cluster1", AdmittedAt: noon}
+	p := shadow.Passage{UID: "1", Workload: "team-a/job", Gate: "fleet", Would: dispatch.Passed{At: noon, Devices: 4}, Went: "cluster1", AdmittedAt: noon, ReportsPodsReady: true}
 	change(&p)
 	return p
 }
 
 func chosen(cluster string, at time.Time) func(*shadow.Passage) {
-	return func(p *shadow.Passage) { p.Passed.Cluster, p.ChosenAt = cluster, at }
+	return func(p *shadow.Passage) { p.Would.Cluster, p.Would.ChosenAt = cluster, at }
 }
 
 func waits(reason string) func(*shadow.Passage) {
-	return func(p *shadow.Passage) { p.Reason, p.Message = reason, "no cluster has room" }
+	return func(p *shadow.Passage) { p.Would.Reason, p.Would.Message = reason, "no cluster has room" }
 }
 
 func started(n int) func(*shadow.Passage) {
 	return func(p *shadow.Passage) { p.StartedAt = minutes(n) }
 }
 
-func nowhere(p *shadow.Passage) { p.Cluster, p.AdmittedAt = "", time.Time{} }
+func nowhere(p *shadow.Passage) { p.Went, p.AdmittedAt = "", time.Time{} }
 
 func all(changes ...func(*shadow.Passage)) func(*shadow.Passage) {
 	return func(p *shadow.Passage) {
@@ -59,7 +59,7 @@ func reportOf(p shadow.Passage) *v1alpha1.GateShadow {
 	b.Report(shadowGate(1, nil), noon)
 	b.Put(p)
 	if !p.StartedAt.IsZero() {
-		p.Outcome = p.Settle()
+		p.Would.Outcome = p.Settle()
 		b.Put(p)
 	}
 	b.End("1", false, minutes(60))
@@ -83,6 +83,7 @@ func TestOutcomes(t *testing.T) {
 		{"no cluster could ever start it", waits(gate.ReasonNever), v1alpha1.ShadowOutcome{Outcome: v1alpha1.OutcomeNever, Workloads: 1, WaitSeconds: 3600, Hung: 1, HungDeviceSeconds: 14400}},
 		{"no metrics", all(waits(gate.ReasonNoMetrics), started(1)), v1alpha1.ShadowOutcome{Outcome: v1alpha1.OutcomeUndecided, Workloads: 1, WaitSeconds: 60}},
 		{"metrics after a minute", all(waits(gate.ReasonNoMetrics), chosen("cluster1", minutes(1)), started(2)), v1alpha1.ShadowOutcome{Outcome: v1alpha1.OutcomeWait, Workloads: 1, WaitSeconds: 60}},
+		{"nobody says whether its pods are ready", all(chosen("cluster2", noon), func(p *shadow.Passage) { p.ReportsPodsReady = false }), v1alpha1.ShadowOutcome{Outcome: v1alpha1.OutcomeOtherCluster, Workloads: 1}},
 		{"no cluster admitted it", all(chosen("cluster1", noon), nowhere), v1alpha1.ShadowOutcome{Outcome: v1alpha1.OutcomeUnplaced, Workloads: 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestReportContinuesTheStoredOne(t *testing.T) {
 	b := shadow.NewBook()
 	second := passage(all(chosen("cluster2", noon), started(20)))
 	b.Put(passage(chosen("cluster2", noon)))
-	second.Outcome = second.Settle()
+	second.Would.Outcome = second.Settle()
 	b.Put(second) // before the gate is read
 	report := b.Report(shadowGate(1, stored), minutes(61))
 	if !report.Since.Time.Equal(noon) || len(report.Workloads) != 2 {
@@ -164,8 +165,10 @@ func TestHangingWorkloads(t *testing.T) {
 	if diff := cmp.Diff(want, report.Hanging); diff != "" || len(report.Outcomes) > 0 {
 		t.Errorf("outcomes %v, hanging (-want +got):\n%s", report.Outcomes, diff)
 	}
+	b.Put(func() shadow.Passage { p := passage(chosen("cluster2", noon)); p.UID = "2"; return p }())
+	b.Drop("2")
 	b.End("1", false, minutes(9))
-	if report := b.Report(shadowGate(1, nil), minutes(9)); len(report.Hanging) > 0 || report.Outcomes[0].HungDeviceSeconds != 4*9*60 {
+	if report := b.Report(shadowGate(1, nil), minutes(9)); len(report.Hanging)+b.Open() > 0 || report.Outcomes[0].HungDeviceSeconds != 4*9*60 {
 		t.Errorf("report %+v", report)
 	}
 }
@@ -175,7 +178,7 @@ func TestReportIsBounded(t *testing.T) {
 	b := shadow.NewBook()
 	b.Report(shadowGate(1, nil), noon)
 	for i := range 3 * shadow.MaxWorkloads {
-		p := passage(func(p *shadow.Passage) { p.Reason, p.Message = gate.ReasonNoRoom, strings.Repeat("é", 900) })
+		p := passage(func(p *shadow.Passage) { p.Would.Reason, p.Would.Message = gate.ReasonNoRoom, strings.Repeat("é", 900) })
 		p.UID = time.Duration(i).String()
 		b.Put(p)
 		if i%3 == 0 {

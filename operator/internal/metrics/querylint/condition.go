@@ -29,7 +29,7 @@ func (l *linter) checkComparison(e parser.Expr) {
 		l.add(RuleZero, n, "keeps the value 0, which does not meet a condition: compare with bool, as in x %s bool y", n.Op)
 	}
 	if counter := eventCounter(n); counter != "" && !l.options.AbsentMeets {
-		l.add(RuleEvent, n, "clusters where no event was counted may have no series %s, and do not meet the condition: set absent: Met", counter)
+		l.add(RuleEvent, n, "clusters where no event was counted may have no series %s, and do not meet the condition: set absent: Met%s", counter, recordedEvents[counter])
 	}
 }
 
@@ -77,6 +77,9 @@ func number(e parser.Expr) *float64 {
 
 // events are parts of the names of counters whose series begins with the first event.
 var events = regexp.MustCompile(`(?i)xid|err|fail|fault|reset|oom|evict|drop|restart|throttle|violation`)
+
+// recordedEvents are what the shipped rules record of counters of events, with 0 where there were none.
+var recordedEvents = map[string]string{"plimsoll_xid_total": `, or read cluster_severity:plimsoll_xid_events:increase1d`}
 
 // eventCounter returns the name of a counter of events in a rate or an increase; "" = none.
 func eventCounter(e parser.Expr) (name string) {

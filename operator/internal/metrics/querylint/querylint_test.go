@@ -255,6 +255,8 @@ func TestCheckConditions(t *testing.T) {
 		{name: "0 in the kept operand", expr: `max by (cluster) (a) == 0 and max by (cluster) (b) < 5`, want: []string{"1:1 zero:"}},
 		{name: "two vectors", expr: `max by (cluster) (a) == max by (cluster) (b)`},
 		{name: "events that may never have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`, want: []string{"1:1 event: clusters where no event was counted may have no series x_errors_total, and do not meet the condition: set absent: Met"}},
+		{name: "events of which a rule records 0", expr: `sum by (cluster) (increase(plimsoll_xid_total{xid="79"}[1d])) == bool 0`, want: []string{"1:1 event: clusters where no event was counted may have no series plimsoll_xid_total, and do not meet the condition: set absent: Met, or read cluster_severity:plimsoll_xid_events:increase1d"}},
+		{name: "the recorded events", expr: `cluster_severity:plimsoll_xid_events:increase1d{severity="critical"} == bool 0`},
 		{name: "events that must have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) > 3`},
 		{name: "a counter of work", expr: `sum by (cluster) (rate(x_requests_total[5m])) < bool 3`},
 	})

@@ -216,7 +216,7 @@ func TestGracePeriodIsTheLargest(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	want := Bounds{Mode: v1alpha1.ModeShadow, Idle: 30 * time.Minute, MinRun: 30 * time.Minute, MaxPerHour: 4}
+	want := Bounds{Mode: v1alpha1.ModeEnforce, Idle: 30 * time.Minute, MinRun: 30 * time.Minute, MaxPerHour: 4}
 	if got := BoundsOf(&v1alpha1.ReclaimPolicySpec{}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -35,7 +35,7 @@ func BoundsOf(spec *v1alpha1.ReclaimPolicySpec) Bounds {
 		minRun = *spec.MinRunSeconds
 	}
 	return Bounds{
-		Mode: cmp.Or(spec.Mode, v1alpha1.ModeShadow), Idle: time.Duration(cmp.Or(spec.IdleSeconds, defaultSeconds)) * time.Second,
+		Mode: cmp.Or(spec.Mode, v1alpha1.ModeEnforce), Idle: time.Duration(cmp.Or(spec.IdleSeconds, defaultSeconds)) * time.Second,
 		MinRun: time.Duration(minRun) * time.Second, MaxPerHour: int(cmp.Or(spec.MaxPerHour, 4)),
 	}
 }
