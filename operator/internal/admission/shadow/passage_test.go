@@ -178,7 +178,9 @@ func TestReportIsBounded(t *testing.T) {
 	b := shadow.NewBook()
 	b.Report(shadowGate(1, nil), noon)
 	for i := range 3 * shadow.MaxWorkloads {
-		p := passage(func(p *shadow.Passage) { p.Would.Reason, p.Would.Message = gate.ReasonNoRoom, strings.Repeat("é", 900) })
+		p := passage(func(p *shadow.Passage) {
+			p.Would.Reason, p.Would.Message = gate.ReasonNoRoom, strings.Repeat("é", 900)
+		})
 		p.UID = time.Duration(i).String()
 		b.Put(p)
 		if i%3 == 0 {
