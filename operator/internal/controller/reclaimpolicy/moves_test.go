@@ -94,7 +94,7 @@ func newStuckHub(t *testing.T, calls interceptor.Funcs, mode v1alpha1.Mode, obje
 }
 
 func TestShadowRecordsAMove(t *testing.T) {
-	h, _ := newStuckHub(t, interceptor.Funcs{}, "")
+	h, _ := newStuckHub(t, interceptor.Funcs{}, v1alpha1.ModeShadow)
 	policy := h.round()
 	want := v1alpha1.Move{For: "team-a/job-big", Cluster: "c1", Workload: "team-a/job-small", To: "c2", Devices: 2, State: v1alpha1.MoveSelected}
 	if moves := policy.Status.Moves; len(moves) != 1 || moves[0] != want {
