@@ -129,7 +129,7 @@ func (f Facts) Vars(p PodSet) map[string]string {
 func addLabels(vars map[string]string, prefix string, labels map[string]string) {
 	ambiguous := map[string]bool{}
 	for key, value := range labels {
-		name := prefix + strings.Map(variableRune, key)
+		name := variableOf(prefix, key)
 		if old, ok := vars[name]; ok && old != value {
 			ambiguous[name] = true
 		}
@@ -139,6 +139,9 @@ func addLabels(vars map[string]string, prefix string, labels map[string]string) 
 		delete(vars, name)
 	}
 }
+
+// variableOf is the variable of a label.
+func variableOf(prefix, key string) string { return prefix + strings.Map(variableRune, key) }
 
 func variableRune(r rune) rune {
 	if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {

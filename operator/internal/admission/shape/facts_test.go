@@ -125,12 +125,13 @@ func TestVarsOfLabels(t *testing.T) {
 // facts, so that they keep no two workloads apart.
 func TestVarsOfLabelsAndAnnotations(t *testing.T) {
 	spec := &v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Preference: `max by (cluster) (dataset_present{dataset="$annotation_example_com_dataset"})`},
-		Conditions: []v1alpha1.GateCondition{{Query: `tier{tier="$label_tier",team="$label_team",long="$annotation_long",none="$label_none"}`}}}
+		Conditions: []v1alpha1.GateCondition{{Query: `tier{tier="$label_tier",team="$label_team",long="$annotation_long",two="$label_a_b"}`}}}
 	wl := &kueue.Workload{}
 	wl.Labels, wl.Annotations = map[string]string{"team": "vision", "tier": "free"}, map[string]string{"tier": "other", "long": strings.Repeat("x", 300)}
 	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}}}}}
 	template := &wl.Spec.PodSets[0].Template
-	template.Labels, template.Annotations = map[string]string{"tier": "gold", "job-name": "a"}, map[string]string{"example.com/dataset": "imagenet"}
+	wl.Labels["a.b"] = "one"
+	template.Labels, template.Annotations = map[string]string{"tier": "gold", "job-name": "a", "a.b": "one", "a-b": "another"}, map[string]string{"example.com/dataset": "imagenet"}
 	facts := FactsOf(wl, OptionsOf(spec, nil))
 	want := map[string]string{"label_tier": "gold", "label_team": "vision", "annotation_example_com_dataset": "imagenet", "annotation_long": strings.Repeat("x", 256)}
 	if diff := cmp.Diff(want, facts.PodSets[0].Labels); diff != "" {

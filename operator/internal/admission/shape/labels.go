@@ -52,6 +52,9 @@ func labelsOf(wl *kueue.Workload, set *kueue.PodSet, read map[string]bool) map[s
 	}{{varLabel, wl.Labels}, {varAnnotation, wl.Annotations}, {varLabel, set.Template.Labels}, {varAnnotation, set.Template.Annotations}} {
 		vars := map[string]string{}
 		addLabels(vars, of.prefix, of.labels)
+		for key := range of.labels { // also of keys that give one name with different values, which stays unset
+			delete(found, variableOf(of.prefix, key))
+		}
 		for name, value := range vars {
 			if read[name] {
 				found[name] = strings.ToValidUTF8(value[:min(len(value), maxLabelValue)], "")
