@@ -116,8 +116,8 @@ func Decode(annotations map[string]string) (Record, error) {
 	if r.Reclaimed != nil {
 		r.Reclaimed.Policy, r.Reclaimed.Cause = printable(r.Reclaimed.Policy), printable(r.Reclaimed.Cause)
 	}
-	if r.Passed != nil {
-		r.Passed.Cluster, r.Passed.Reason, r.Passed.Message = printable(r.Passed.Cluster), printable(r.Passed.Reason), printable(r.Passed.Message)
+	if p := r.Passed; p != nil {
+		p.Cluster, p.Reason, p.Message, p.Outcome = printable(p.Cluster), printable(p.Reason), printable(p.Message), v1alpha1.GateOutcome(printable(string(p.Outcome)))
 	}
 	return r, nil
 }
