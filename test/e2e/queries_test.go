@@ -62,6 +62,8 @@ var panelsWithoutSeries = map[string]string{
 	"self.json/Slowest library calls":                "simulated devices make no library calls",
 	"self.json/Dropped values":                       "no value is out of its range",
 	"self.json/Queries of the operator":              "no query has failed",
+
+	"admission.json/What gates in mode Shadow would have done": "all gates of the fleet enforce",
 }
 
 // The queries of all dashboards return numbers on a fleet with a running job, except those of
