@@ -55,7 +55,7 @@ metadata: {name: bench}
 spec:
   placementRef: {namespace: plimsoll-fleet, name: gpu}
   sourceRef: {name: thanos}
-  policies: [{policy: fleet, score: total, use: Prefer}]
+  scores: [{resourceName: fleet, scoreName: total, use: Prefer}]
   queries: {fit: 'sum by (cluster) (cluster_resource_model:plimsoll_devices:sum{model="$model"}) * 1000'}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2

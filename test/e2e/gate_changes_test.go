@@ -78,11 +78,11 @@ func TestGateChangeAppliesToWaitingJob(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
 	submit(ctx, t, fleet.Job{Name: "settled", Model: fleet.H100, GPUs: 1})
 	at := awaitRunning(ctx, t, "settled")
-	patchGate(ctx, t, `{"conditions":[{"name":"thaw","scope":"Fleet","query":"vector(0)"}]}`, `{"conditions":null}`)
+	patchGate(ctx, t, `{"requirements":[{"name":"thaw","scope":"Fleet","query":"vector(0)"}]}`, `{"requirements":null}`)
 	submit(ctx, t, fleet.Job{Name: "frozen", Model: fleet.H100, GPUs: 1})
 	awaitWaiting(ctx, t, "frozen", messageConditionThaw)
 	checkStillRuns(ctx, t, "settled", at)
-	patch(ctx, t, "placementgate/gpu", "merge", `{"spec":{"conditions":[{"name":"thaw","scope":"Fleet","query":"vector(1)"}]}}`)
+	patch(ctx, t, "placementgate/gpu", "merge", `{"spec":{"requirements":[{"name":"thaw","scope":"Fleet","query":"vector(1)"}]}}`)
 	awaitRunning(ctx, t, "frozen")
 	checkStillRuns(ctx, t, "settled", at)
 }

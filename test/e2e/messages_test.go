@@ -38,7 +38,7 @@ const (
 	messageBestHasSix    = "best is cluster2 with 6"
 	messageNoQuota       = "best is cluster2, whose queue has quota for 0"
 	messageUnreachable   = "for its last copy on cluster2, which Kueue can't reach"
-	messageConditionThaw = "condition thaw is not met"
+	messageConditionThaw = "requirement thaw is not met"
 	eventNotYetAdmitted  = "cluster2 has not admitted it" // an event, not a check
 )
 

@@ -14,8 +14,8 @@ const (
 	// ConditionQueriesSucceeding: the source returns complete results for the gate's queries.
 	// False names the failing queries and since when they fail.
 	ConditionQueriesSucceeding = "QueriesSucceeding"
-	// ConditionConditionsMeetable is False if a condition of spec.conditions excludes every cluster.
-	ConditionConditionsMeetable = "ConditionsMeetable"
+	// ConditionRequirementsMeetable is False if a requirement of the gate excludes every cluster.
+	ConditionRequirementsMeetable = "RequirementsMeetable"
 	// ConditionMultipleCandidates: the Placement decides more than one cluster. With a single
 	// candidate the gate has no choice.
 	ConditionMultipleCandidates = "MultipleCandidates"
@@ -53,7 +53,7 @@ const (
 	ReasonWriteFailed = "WriteFailed"
 	// ReasonNoSuchScore of ScoresFound: no decided cluster has a score that the gate names.
 	ReasonNoSuchScore = "NoSuchScore"
-	// ReasonNoneEligible is set if a condition of the gate excludes every cluster.
+	// ReasonNoneEligible is set if a requirement of the gate excludes every cluster.
 	ReasonNoneEligible = "NoneEligible"
 	// ReasonAnotherDispatcher of DispatcherMatches: another component nominates clusters, too.
 	ReasonAnotherDispatcher = "AnotherDispatcher"
@@ -75,7 +75,7 @@ const (
 	ReasonValid = "Valid"
 	// ReasonSucceeding of QueriesSucceeding.
 	ReasonSucceeding = "Succeeding"
-	// ReasonMeetable is set if no condition of the gate excludes every cluster.
+	// ReasonMeetable is set if no requirement of the gate excludes every cluster.
 	ReasonMeetable = "Meetable"
 	// ReasonDecided of PlacementFound.
 	ReasonDecided = "Decided"

@@ -33,9 +33,9 @@ type PlacementGateSpec struct {
 	// over the recording rules in rules/recording-*.yaml. Facts of the workload are
 	// variables, such as $model, $resource and $devices_per_pod, and $cluster_label stands
 	// for the name of the source's cluster label. headroom, capacity, preference and
-	// conditions may also use values of the job's JobProfile: $profile_memory_peak (bytes of a
+	// requirements may also use values of the job's JobProfile: $profile_memory_peak (bytes of a
 	// device), $profile_duration (seconds), $profile_utilization (0 to 1) and $profile_best_model
-	// (the device model on which the job is fastest). For a job without them, a condition does not
+	// (the device model on which the job is fastest). For a job without them, a requirement does not
 	// apply, preference is not queried, and the others have their defaults.
 	// +optional
 	Queries GateQueries `json:"queries,omitempty"`
@@ -47,13 +47,13 @@ type PlacementGateSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	Policies []GatePolicy `json:"policies,omitempty"`
-	// PromQL conditions that a cluster, or the whole fleet, must meet. At most 16.
+	Scores []GateScore `json:"scores,omitempty"`
+	// PromQL requirements that a cluster, or the whole fleet, must meet. At most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
-	Conditions []GateCondition `json:"conditions,omitempty"`
+	Requirements []GateRequirement `json:"requirements,omitempty"`
 	// Kinds of objects that must exist on a worker before the gate sends it a workload whose pods
 	// refer to them. Metrics of the worker in the gate's source show which objects exist. A
 	// cluster without such metrics stays a candidate, and messages name what is unknown. Only
@@ -182,7 +182,7 @@ type GateFreshness struct {
 	// +optional
 	UnknownAfterSeconds int32 `json:"unknownAfterSeconds,omitempty"`
 	// Behavior when the data of every cluster is unknown. Closed: workloads wait. Open: the
-	// gate ignores room, expired scores and conditions without a result, and lets workloads
+	// gate ignores room, expired scores and requirements without a result, and lets workloads
 	// through. Default Closed.
 	// +kubebuilder:default=Closed
 	// +optional
@@ -288,7 +288,7 @@ type WhenUnplaceable struct {
 	YieldAfterSeconds int32 `json:"yieldAfterSeconds,omitempty"`
 	// Seconds without room after which the gate rejects the workload, which Kueue then
 	// deactivates. Only the time counts in which the workload holds quota and every cluster
-	// was measured and has no room. Failing queries, conditions, scores or a broken gate
+	// was measured and has no room. Failing queries, requirements, scores or a broken gate
 	// never count. From 1 to 2592000. Absent: the gate never rejects a workload.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -328,7 +328,7 @@ func serveOperator(w http.ResponseWriter, req *http.Request) {
 
 // workloadExplanation returns the gate's explanation of a job with 8 devices: cluster1 has
 // room, the room in cluster2 is reserved for another workload, cluster3 has stale samples
-// and does not meet the condition power.
+// and does not meet the requirement power.
 func workloadExplanation() gate.Explanation {
 	set := shape.PodSet{Name: "main", Resource: "nvidia.com/gpu", Model: "NVIDIA-H100-80GB-HBM3", DevicesPerPod: 8, Pods: 1, Profile: &shape.Profile{MemoryPeak: 40 << 30, Duration: 600, UtilizationPercent: 93}}
 	facts := shape.Facts{UID: "1", Namespace: "team-a", Name: "job-train-1-5c2e1", Queue: "gpu", PodSets: []shape.PodSet{set}}
@@ -343,11 +343,11 @@ func workloadExplanation() gate.Explanation {
 	inFlight := ledger.New(time.Second, time.Hour)
 	inFlight.Debit(ledger.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []shape.PodSet{set}, DebitedAt: now.Add(-40 * time.Second)})
 	inFlight.Credit(ledger.Credit{Cluster: "cluster1", PodSets: []shape.PodSet{set}, FinishedAt: now.Add(-time.Second)})
-	candidates[2].Conditions = []gate.ConditionResult{{Name: "power", Number: gate.Known(0), EvaluatedAt: now.Add(-9 * time.Second)}, {Name: "net"}}
-	fleet := gate.Fleet{Conditions: []gate.ConditionResult{{Name: "budget", Number: gate.Known(1), EvaluatedAt: now.Add(-70 * time.Second)}}}
+	candidates[2].Requirements = []gate.RequirementResult{{Name: "power", Number: gate.Known(0), EvaluatedAt: now.Add(-9 * time.Second)}, {Name: "net"}}
+	fleet := gate.Fleet{Requirements: []gate.RequirementResult{{Name: "budget", Number: gate.Known(1), EvaluatedAt: now.Add(-70 * time.Second)}}}
 	rules := gate.Rules{Placement: "plimsoll-system/gpu", MaxSampleAge: 2 * time.Minute, UnknownAfter: 5 * time.Minute, TierPoints: 20}
 	e := gate.Explanation{Workload: facts.Key(), Gate: "gpu", State: "Pending", WaitsFor: "its nomination", Next: "the operator nominates", Facts: facts}
-	e.Conditions, e.SkippedConditions = fleet.Conditions, []string{"window"}
+	e.Requirements, e.SkippedRequirements = fleet.Requirements, []string{"window"}
 	e.Decision, e.Clusters = gate.Explain(facts, candidates, fleet, inFlight.View(), rules, 1, now)
 	return e
 }

@@ -149,7 +149,7 @@ func (f *Fleet) exportGates(e *emitter) {
 		e.add("plimsoll_gate_requeues_total", 0, "gate", gate)
 		f.histogram(e, "plimsoll_gate_ready_seconds", rate, 12, waitBuckets, "gate", gate)
 		e.add("plimsoll_gate_decisions_total", math.Floor(rate*elapsed), "gate", gate, "state", "ready", "reason", "placeable")
-		for reason, share := range map[string]float64{"no_decisions": 0, "no_room": 3, "ruled_out": 0.5, "stale_samples": 0.2, "no_metrics": 0, "fleet_condition_unmet": 0, "orphaned_copy": 0, "gate_not_ready": 0} {
+		for reason, share := range map[string]float64{"no_decisions": 0, "no_room": 3, "ruled_out": 0.5, "stale_samples": 0.2, "no_metrics": 0, "fleet_requirement_unmet": 0, "orphaned_copy": 0, "gate_not_ready": 0} {
 			e.add("plimsoll_gate_decisions_total", math.Floor(share*rate*elapsed), "gate", gate, "state", "pending", "reason", reason)
 		}
 		for i, c := range f.clusters {

@@ -35,7 +35,7 @@ func (r *Report) writeClusters(w io.Writer, now time.Time, wide bool) {
 		if wide {
 			cells = append(cells, formatNumber(c.Fit),
 				unlessUnknown(c, fmt.Sprint(c.Promised)), unlessUnknown(c, fmt.Sprint(c.Credited)), unlessUnknown(c, fmt.Sprintf("%g", c.Net)),
-				formatAgeSeconds(c.Age), r.formatConditions(c, now))
+				formatAgeSeconds(c.Age), r.formatRequirements(c, now))
 		}
 		if hasPreference {
 			cells = append(cells, formatNumber(c.Preference))
@@ -113,16 +113,16 @@ func unlessUnknown(c gate.ClusterExplanation, text string) string {
 	return text
 }
 
-// formatConditions lists the results of the gate's conditions for a cluster.
-func (r *Report) formatConditions(c gate.ClusterExplanation, now time.Time) string {
+// formatRequirements lists the results of the gate's requirements for a cluster.
+func (r *Report) formatRequirements(c gate.ClusterExplanation, now time.Time) string {
 	if r.From == FromObjects {
 		return format.Unknown
 	}
-	var conditions []string
-	for _, condition := range c.Conditions {
-		conditions = append(conditions, formatCondition(condition, now))
+	var requirements []string
+	for _, requirement := range c.Requirements {
+		requirements = append(requirements, formatRequirement(requirement, now))
 	}
-	return cmp.Or(strings.Join(conditions, " "), "-")
+	return cmp.Or(strings.Join(requirements, " "), "-")
 }
 
 // Scores lists policy/score=value with the age of each score, and marks scores that

@@ -40,11 +40,11 @@ func (r *Report) writeSummary(w io.Writer, paint format.Painter, now time.Time) 
 		}
 		row("Check", text)
 	}
-	for _, c := range r.Conditions {
-		row("Condition", formatCondition(c, now))
+	for _, c := range r.Requirements {
+		row("Requirement", formatRequirement(c, now))
 	}
-	for _, name := range r.SkippedConditions {
-		row("Condition", name+" does not apply: the job has no profile for it yet")
+	for _, name := range r.SkippedRequirements {
+		row("Requirement", name+" does not apply: the job has no profile for it yet")
 	}
 	row("Decided after", r.Preceding)
 	row("Holds", formatHold(r.Decision.Hold, now))
@@ -169,9 +169,9 @@ func formatReclaim(r *dispatch.Reclaim, now time.Time) string {
 	return fmt.Sprintf("%s ago, by ReclaimPolicy %s: %s", format.Age(now, r.At), r.Policy, r.Cause)
 }
 
-// formatCondition returns the result of a condition with its age. Zero, an unknown result
-// and an old result do not meet the condition.
-func formatCondition(c gate.ConditionResult, now time.Time) string {
+// formatRequirement returns the result of a requirement with its age. Zero, an unknown result
+// and an old result do not meet the requirement.
+func formatRequirement(c gate.RequirementResult, now time.Time) string {
 	text := c.Name + "=" + formatNumber(c.Number)
 	switch {
 	case c.EvaluatedAt.IsZero():

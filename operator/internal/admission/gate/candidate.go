@@ -98,19 +98,19 @@ type Candidate struct {
 	Preference Number `json:"preference,omitzero"`
 	// Shapes holds the metrics for each of the workload's pod sets, in their order.
 	Shapes []ShapeMetrics `json:"shapes"`
-	// Conditions are the results of the gate's conditions with scope Cluster.
-	Conditions []ConditionResult `json:"conditions,omitempty"`
+	// Requirements are the results of the gate's requirements with scope Cluster.
+	Requirements []RequirementResult `json:"requirements,omitempty"`
 	// Prerequisites are the existing objects by kind, for the kinds that the gate tests.
 	Prerequisites []PrerequisiteResult `json:"prerequisites,omitempty"`
 }
 
 // Fleet holds the metrics that concern all clusters together.
 type Fleet struct {
-	// Conditions are the results of the gate's conditions with scope Fleet.
-	Conditions []ConditionResult `json:"conditions,omitempty"`
-	// SkippedConditions are the names of the conditions that do not apply, because the workload has
+	// Requirements are the results of the gate's requirements with scope Fleet.
+	Requirements []RequirementResult `json:"requirements,omitempty"`
+	// SkippedRequirements are the names of the requirements that do not apply, because the workload has
 	// no profile with the values that their queries use.
-	SkippedConditions []string `json:"skippedConditions,omitempty"`
+	SkippedRequirements []string `json:"skippedRequirements,omitempty"`
 	// Incomplete is true if a query result may lack clusters, or if the room of a cluster is
 	// not a number.
 	Incomplete bool `json:"incomplete,omitempty"`

@@ -36,15 +36,15 @@ const (
 	// ReasonQueued is set if a cluster has room, but workloads that rank before are decided
 	// first, or other components of the job get their quota first.
 	ReasonQueued = "Queued"
-	// ReasonRuledOut is set if scores, conditions or connections exclude every cluster.
+	// ReasonRuledOut is set if scores, requirements or connections exclude every cluster.
 	ReasonRuledOut = "RuledOut"
 	// ReasonStale is set if samples are too old or missing.
 	ReasonStale = "StaleSamples"
 	// ReasonNoMetrics is set if a query for the decision has no valid result, or fit has no series for the
 	// devices of a cluster.
 	ReasonNoMetrics = "NoMetrics"
-	// ReasonFleetConditionUnmet is set if a condition of scope Fleet is not met.
-	ReasonFleetConditionUnmet = "FleetConditionUnmet"
+	// ReasonFleetRequirementUnmet is set if a requirement of scope Fleet is not met.
+	ReasonFleetRequirementUnmet = "FleetRequirementUnmet"
 	// ReasonOrphanedCopy is set if an unreachable cluster may hold a copy of the workload's
 	// last attempt.
 	ReasonOrphanedCopy = "OrphanedCopy"
@@ -102,13 +102,13 @@ func (e *evaluation) decide(candidates []Candidate, fleet Fleet, view ledger.Vie
 		d.Verdicts[i] = e.verdict(&candidates[i], view)
 	}
 	e.rejectLastResorts(candidates, d.Verdicts, view)
-	conditions := groupByState(fleet.Conditions, e.rules, e.now)
+	requirements := groupByState(fleet.Requirements, e.rules, e.now)
 	switch {
 	case len(candidates) == 0:
 		d.Reason = ReasonNoDecisions
-	case len(conditions[conditionUnmet]) > 0:
-		d.Reason = ReasonFleetConditionUnmet
-	case len(conditions[conditionFailing]) > 0:
+	case len(requirements[requirementUnmet]) > 0:
+		d.Reason = ReasonFleetRequirementUnmet
+	case len(requirements[requirementFailing]) > 0:
 		d.Reason = ReasonNoMetrics
 	default:
 		d.Order = rank(e.facts.UID, d.Verdicts, e.rules, attempt)
@@ -125,7 +125,7 @@ func (e *evaluation) decide(candidates []Candidate, fleet Fleet, view ledger.Vie
 		return d
 	}
 	d.Hold = e.hold(d, candidates, view)
-	d.Message = decisionMessage(e.facts, d, fleet, conditions, e.rules)
+	d.Message = decisionMessage(e.facts, d, fleet, requirements, e.rules)
 	return d
 }
 

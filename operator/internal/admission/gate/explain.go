@@ -34,11 +34,11 @@ type Explanation struct {
 	Preceding string `json:"preceding,omitempty"`
 	// Decision of the gate at this moment.
 	Decision Decision `json:"decision"`
-	// Conditions of scope Fleet.
-	Conditions []ConditionResult `json:"conditions,omitempty"`
-	// SkippedConditions do not apply: the job has no profile with the values that they use.
-	SkippedConditions []string             `json:"skippedConditions,omitempty"`
-	Clusters          []ClusterExplanation `json:"clusters,omitempty"`
+	// Requirements of scope Fleet.
+	Requirements []RequirementResult `json:"requirements,omitempty"`
+	// SkippedRequirements do not apply: the job has no profile with the values that they use.
+	SkippedRequirements []string             `json:"skippedRequirements,omitempty"`
+	Clusters            []ClusterExplanation `json:"clusters,omitempty"`
 	// Problem states why the explanation is incomplete, such as a failing query.
 	Problem string `json:"problem,omitempty"`
 	// Follower is true if the explaining replica is not the leader. Only the leader knows
@@ -54,8 +54,8 @@ type ClusterExplanation struct {
 	Why    string       `json:"why"`
 	Broken []BrokenRule `json:"broken,omitempty"`
 	// Scores by ScoreKey.
-	Scores     map[string]Score  `json:"scores,omitempty"`
-	Conditions []ConditionResult `json:"conditions,omitempty"`
+	Scores       map[string]Score    `json:"scores,omitempty"`
+	Requirements []RequirementResult `json:"requirements,omitempty"`
 	// Ledger holds the cluster's reservations, except those in its samples already.
 	Ledger []ledger.Entry `json:"ledger,omitempty"`
 	// Credited is the number of devices of workloads that finished after the last sample.
@@ -80,11 +80,11 @@ func Explain(f shape.Facts, candidates []Candidate, fleet Fleet, view ledger.Vie
 // cluster. An unknown sample time is zero, and so never fresh.
 func (e *evaluation) explain(c *Candidate, v Verdict, view ledger.View) ClusterExplanation {
 	x := ClusterExplanation{
-		Verdict:    v,
-		Broken:     e.brokenRules(c, false),
-		Scores:     c.Scores,
-		Conditions: c.Conditions,
-		Ledger:     view.Entries(c.Name, c.SampledAt),
+		Verdict:      v,
+		Broken:       e.brokenRules(c, false),
+		Scores:       c.Scores,
+		Requirements: c.Requirements,
+		Ledger:       view.Entries(c.Name, c.SampledAt),
 	}
 	if len(e.facts.PodSets) > 0 {
 		x.Credited = view.Credited(c.Name, c.SampledAt, e.facts.PodSets[0])

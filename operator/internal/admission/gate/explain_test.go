@@ -15,8 +15,8 @@ import (
 func TestExplainListsEveryBrokenRule(t *testing.T) {
 	minimum := int32(30)
 	r := scoreRules(&minimum)
-	r.Policies = append(r.Policies, v1alpha1.GatePolicy{Policy: "health", Score: "total", Use: v1alpha1.UseRequire})
-	excluded := withConditions(withScore(cluster("cluster1", 1, 8, 8, 64), 10), evaluated("power", 0), evaluated("cooling", 2), ConditionResult{Name: "network"})
+	r.Scores = append(r.Scores, v1alpha1.GateScore{ResourceName: "health", ScoreName: "total", Use: v1alpha1.UseRequire})
+	excluded := withRequirements(withScore(cluster("cluster1", 1, 8, 8, 64), 10), evaluated("power", 0), evaluated("cooling", 2), RequirementResult{Name: "network"})
 	eligible := withScore(cluster("cluster2", 2, 16, 8, 64), 80)
 	eligible.Scores["health/total"] = Score{Value: 1}
 	l := ledger.New(time.Second, time.Hour)
@@ -29,19 +29,19 @@ func TestExplainListsEveryBrokenRule(t *testing.T) {
 		t.Errorf("decision: %+v", d)
 	}
 	t.Run("excluded cluster", func(t *testing.T) {
-		want := []BrokenRule{{RejectScore, "fleet/total"}, {RejectNoScore, "health/total"}, {RejectCondition, "power"}, {RejectConditionFailing, "network"}, {RejectNoRoom, "main"}}
+		want := []BrokenRule{{RejectScore, "fleet/total"}, {RejectNoScore, "health/total"}, {RejectRequirement, "power"}, {RejectRequirementFailing, "network"}, {RejectNoRoom, "main"}}
 		if diff := cmp.Diff(want, got[0].Broken); diff != "" {
 			t.Errorf("broken rules (-want +got):\n%s", diff)
 		}
-		if want := "has a score fleet/total below the minimum, has no valid score health/total, does not meet condition power, " +
-			"has no result for condition network, has room for 0 such pods, with 8 devices promised"; got[0].Why != want {
+		if want := "has a score fleet/total below the minimum, has no valid score health/total, does not meet requirement power, " +
+			"has no result for requirement network, has room for 0 such pods, with 8 devices promised"; got[0].Why != want {
 			t.Errorf("why:\ngot  %q\nwant %q", got[0].Why, want)
 		}
 		if got[0].Rejection != RejectScore || got[0].Score != Known(10) || got[0].Fit != Known(1) {
 			t.Errorf("verdict: %+v", got[0].Verdict)
 		}
-		if diff := cmp.Diff(excluded.Conditions, got[0].Conditions); diff != "" {
-			t.Errorf("conditions (-want +got):\n%s", diff)
+		if diff := cmp.Diff(excluded.Requirements, got[0].Requirements); diff != "" {
+			t.Errorf("requirements (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]ledger.Entry{promised}, got[0].Ledger); diff != "" {
 			t.Errorf("ledger (-want +got):\n%s", diff)
@@ -79,10 +79,10 @@ func TestExplainEvaluatesRoomOfFreshSamples(t *testing.T) {
 }
 
 func TestExplainIgnoresMissingDataAsDecideDoes(t *testing.T) {
-	candidates := []Candidate{{Name: "cluster1", Conditions: []ConditionResult{{Name: "power"}}}}
-	t.Run("condition without result", func(t *testing.T) {
+	candidates := []Candidate{{Name: "cluster1", Requirements: []RequirementResult{{Name: "power"}}}}
+	t.Run("requirement without result", func(t *testing.T) {
 		_, got := Explain(shape.Facts{UID: "a"}, candidates, Fleet{}, ledger.View{}, Rules{OnStale: v1alpha1.StaleOpen}, 1, t0)
-		if want := "is eligible, condition power has no result and onStale is Open"; got[0].Why != want {
+		if want := "is eligible, requirement power has no result and onStale is Open"; got[0].Why != want {
 			t.Errorf("got %q, want %q", got[0].Why, want)
 		}
 	})

@@ -63,8 +63,8 @@ func withUnusable(c Candidate, reason string) Candidate {
 	return c
 }
 
-func withConditions(c Candidate, conditions ...ConditionResult) Candidate {
-	c.Conditions = conditions
+func withRequirements(c Candidate, requirements ...RequirementResult) Candidate {
+	c.Requirements = requirements
 	return c
 }
 
@@ -108,9 +108,9 @@ func openly(r Rules) Rules {
 // scoreRules prefer the score fleet/total and, with a minimum, require the score too.
 func scoreRules(minimum *int32) Rules {
 	r := rules()
-	r.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
+	r.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UsePrefer}}
 	if minimum != nil {
-		r.Policies = append(r.Policies, v1alpha1.GatePolicy{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: minimum})
+		r.Scores = append(r.Scores, v1alpha1.GateScore{ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UseRequire, Minimum: minimum})
 	}
 	return r
 }
@@ -118,31 +118,31 @@ func scoreRules(minimum *int32) Rules {
 // requiredScore are rules that require the score fleet/total with the default minimum.
 func requiredScore() Rules {
 	r := rules()
-	r.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire}}
+	r.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UseRequire}}
 	return r
 }
 
-// evaluated returns the result of a condition at t0. NaN means an empty result.
-func evaluated(condition string, value float64) ConditionResult {
-	return evaluatedAt(condition, value, t0)
+// evaluated returns the result of a requirement at t0. NaN means an empty result.
+func evaluated(requirement string, value float64) RequirementResult {
+	return evaluatedAt(requirement, value, t0)
 }
 
-// absentMeets returns the result of a condition that an empty result meets.
-func absentMeets(c ConditionResult) ConditionResult {
+// absentMeets returns the result of a requirement that an empty result meets.
+func absentMeets(c RequirementResult) RequirementResult {
 	c.AbsentMeets = true
 	return c
 }
 
-func evaluatedAt(condition string, value float64, at time.Time) ConditionResult {
-	return ConditionResult{Name: condition, Number: Number{Value: value, Known: !math.IsNaN(value)}, EvaluatedAt: at}
+func evaluatedAt(requirement string, value float64, at time.Time) RequirementResult {
+	return RequirementResult{Name: requirement, Number: Number{Value: value, Known: !math.IsNaN(value)}, EvaluatedAt: at}
 }
 
 // partial returns a result that has been partial for some seconds.
-func partial(condition string, seconds int) ConditionResult {
-	return ConditionResult{Name: condition, EvaluatedAt: before(seconds), Partial: true}
+func partial(requirement string, seconds int) RequirementResult {
+	return RequirementResult{Name: requirement, EvaluatedAt: before(seconds), Partial: true}
 }
 
-func fleetWith(conditions ...ConditionResult) Fleet { return Fleet{Conditions: conditions} }
+func fleetWith(requirements ...RequirementResult) Fleet { return Fleet{Requirements: requirements} }
 
 // decideCase is a decision with an empty ledger. The default workload is one pod with
 // eight devices.

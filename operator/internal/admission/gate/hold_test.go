@@ -64,7 +64,7 @@ func TestHoldBegins(t *testing.T) {
 		{"not where no node is large enough", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{full("cluster1", 0)}, Fleet{}, nil, ""},
 		{"not on a cluster with stale samples", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{sampledBefore(full("cluster1", 4), 121), full("cluster2", 8)}, Fleet{}, nil, "cluster2"},
 		{"not while a query fails", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{Problem: "fit: too heavy", FailingSince: t0}, nil, ""},
-		{"not while a condition of the fleet is not met", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, fleetWith(evaluated("power", 0)), nil, ""},
+		{"not while a requirement of the fleet is not met", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, fleetWith(evaluated("power", 0)), nil, ""},
 		{"while a cluster with room joins", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), append(slices.Clone(two), joining), Fleet{}, nil, "cluster2"},
 		{"not if there is room", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), []Candidate{withEmptyFit(cluster("cluster1", 1, 8, 8, 64), 8), full("cluster2", 2)}, Fleet{}, nil, ""},
 		{"not beside a hold for a workload that ranks before", holdRules(v1alpha1.HoldEnforce, 1, time.Hour), two, Fleet{}, holdOf("other", 2, time.Minute, nil), ""},

@@ -32,22 +32,22 @@ func Truncate(s string) string {
 	return s
 }
 
-func decisionMessage(f shape.Facts, d Decision, fleet Fleet, conditions conditionNames, rules Rules) string {
+func decisionMessage(f shape.Facts, d Decision, fleet Fleet, requirements requirementNames, rules Rules) string {
 	var text string
 	switch d.Reason {
 	case ReasonPlaceable:
-		text = placeableMessage(f, d, conditions[conditionIgnored], fleet.SkippedConditions)
+		text = placeableMessage(f, d, requirements[requirementIgnored], fleet.SkippedRequirements)
 	case ReasonNoDecisions:
 		text = fmt.Sprintf("Placement %s has decided no cluster", rules.Placement)
-	case ReasonFleetConditionUnmet:
-		text = "fleet " + notMet(conditions[conditionUnmet])
+	case ReasonFleetRequirementUnmet:
+		text = "fleet " + notMet(requirements[requirementUnmet])
 	case ReasonNoRoom:
 		text = noRoomMessage(f, d.Verdicts) + excludedClusters(d.Verdicts)
 	case ReasonJoining:
 		text = d.Join + " has room and joins the MultiKueueConfig as soon as that has a free place; no member can take the workload"
 	default:
 		text = "no cluster is eligible" + excludedClusters(d.Verdicts)
-		if failing := conditions[conditionFailing]; len(failing) > 0 {
+		if failing := requirements[requirementFailing]; len(failing) > 0 {
 			text = "fleet " + noResult(failing)
 		}
 	}
@@ -57,24 +57,24 @@ func decisionMessage(f shape.Facts, d Decision, fleet Fleet, conditions conditio
 	return Truncate(text)
 }
 
-func notMet(conditions []string) string {
-	if len(conditions) == 1 {
-		return "condition " + conditions[0] + " is not met"
+func notMet(requirements []string) string {
+	if len(requirements) == 1 {
+		return "requirement " + requirements[0] + " is not met"
 	}
-	return "conditions " + strings.Join(conditions, ", ") + " are not met"
+	return "requirements " + strings.Join(requirements, ", ") + " are not met"
 }
 
-// skipped states that conditions do not apply.
-func skipped(conditions []string) string {
-	if len(conditions) == 1 {
-		return "condition " + conditions[0] + " does not apply: the job has no profile for it yet"
+// skipped states that requirements do not apply.
+func skipped(requirements []string) string {
+	if len(requirements) == 1 {
+		return "requirement " + requirements[0] + " does not apply: the job has no profile for it yet"
 	}
-	return "conditions " + strings.Join(conditions, ", ") + " do not apply: the job has no profile for them yet"
+	return "requirements " + strings.Join(requirements, ", ") + " do not apply: the job has no profile for them yet"
 }
 
 // placeableMessage states why the chosen cluster can take the workload, and which missing
-// data and conditions the decision ignores.
-func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions, skippedConditions []string) string {
+// data and requirements the decision ignores.
+func placeableMessage(f shape.Facts, d Decision, ignoredFleetRequirements, skippedRequirements []string) string {
 	chosen := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Cluster == d.Order[0] })]
 	var text string
 	switch {
@@ -106,11 +106,11 @@ func placeableMessage(f shape.Facts, d Decision, ignoredFleetConditions, skipped
 	if len(chosen.Unmeasured) > 0 && !chosen.WithoutMetrics {
 		text += "; " + chosen.Cluster + " " + chosen.unmeasuredNote()
 	}
-	if ignored := slices.Concat(ignoredFleetConditions, chosen.IgnoredConditions); len(ignored) > 0 {
+	if ignored := slices.Concat(ignoredFleetRequirements, chosen.IgnoredRequirements); len(ignored) > 0 {
 		text += "; " + noResult(ignored) + " and onStale is Open"
 	}
-	if len(skippedConditions) > 0 {
-		text += "; " + skipped(skippedConditions)
+	if len(skippedRequirements) > 0 {
+		text += "; " + skipped(skippedRequirements)
 	}
 	if len(chosen.UnknownPrerequisites) > 0 {
 		text += "; " + unknownPrerequisites(chosen.UnknownPrerequisites)

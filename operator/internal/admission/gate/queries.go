@@ -12,8 +12,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 )
 
-// Names of a gate's queries. The query of a condition is named "conditions/" and the
-// condition's name.
+// Names of a gate's queries. The query of a requirement is named "requirements/" and the
+// requirement's name.
 const (
 	QueryFit          = "fit"
 	QueryDeviceFit    = "deviceFit"
@@ -45,8 +45,8 @@ type Query struct {
 	// Default replaces Expr for a workload without the profile values that Expr uses. If it is
 	// empty, such a workload does without the query.
 	Default string
-	// Condition that the query decides; nil for other queries.
-	Condition *v1alpha1.GateCondition
+	// Requirement that the query decides; nil for other queries.
+	Requirement *v1alpha1.GateRequirement
 	// PerShape queries run once for each pod set.
 	PerShape bool
 	// Remote queries run only for workloads that MultiKueue copies.
@@ -74,10 +74,10 @@ func (q Query) For(p shape.PodSet) (Query, bool) {
 }
 
 // Variables returns the names of the variables that the query may use. A workload may have no
-// profile, so profiles are for conditions, which then do not apply, and for queries that only rank
+// profile, so profiles are for requirements, which then do not apply, and for queries that only rank
 // clusters.
 func (q *Query) Variables() []string {
-	if q.Condition != nil || slices.Contains([]string{QueryHeadroom, QueryCapacity, QueryPreference}, q.Name) {
+	if q.Requirement != nil || slices.Contains([]string{QueryHeadroom, QueryCapacity, QueryPreference}, q.Name) {
 		return slices.Concat(shape.Variables, shape.ProfileVariables)
 	}
 	return shape.Variables
@@ -112,9 +112,9 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	if spec.Queries.Preference != "" {
 		list = append(list, Query{Name: QueryPreference, Expr: spec.Queries.Preference})
 	}
-	for i := range spec.Conditions {
-		c := &spec.Conditions[i]
-		list = append(list, Query{Name: "conditions/" + c.Name, Expr: c.Query, Condition: c, PerShape: true})
+	for i := range spec.Requirements {
+		c := &spec.Requirements[i]
+		list = append(list, Query{Name: "requirements/" + c.Name, Expr: c.Query, Requirement: c, PerShape: true})
 	}
 	list = append(list, prerequisiteQueries(spec, label)...)
 	for i, q := range list {

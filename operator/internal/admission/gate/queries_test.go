@@ -53,9 +53,9 @@ func TestQueriesOfAGate(t *testing.T) {
 		{"own queries for room", v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: "q", EmptyFit: "q"}}, slices.Concat(times, fit[:1], empty, measured, quota, quotas)},
 		{"all", v1alpha1.PlacementGateSpec{
 			Queries:       v1alpha1.GateQueries{Quota: "q", Preference: "q"},
-			Conditions:    []v1alpha1.GateCondition{{Name: "power", Query: "q"}},
+			Requirements:  []v1alpha1.GateRequirement{{Name: "power", Query: "q"}},
 			Prerequisites: []v1alpha1.GatePrerequisite{{Kind: v1alpha1.PrerequisiteSecret}},
-		}, slices.Concat(times[:1], fit, empty, measured, []string{"quota, per shape, remote"}, quotas, []string{"preference", "conditions/power, per shape",
+		}, slices.Concat(times[:1], fit, empty, measured, []string{"quota, per shape, remote"}, quotas, []string{"preference", "requirements/power, per shape",
 			"prerequisites/Secret, remote", "prerequisites/Secret/reported, remote, any namespace"})},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

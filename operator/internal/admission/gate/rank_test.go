@@ -42,16 +42,16 @@ func TestDecideScores(t *testing.T) {
 
 func TestPreferred(t *testing.T) {
 	scores := map[string]Score{"fleet/total": {Value: 10}, "fleet/power": {Value: 40}}
-	prefer := func(names ...string) []v1alpha1.GatePolicy {
-		policies := []v1alpha1.GatePolicy{{Policy: "fleet", Score: "required", Use: v1alpha1.UseRequire}}
+	prefer := func(names ...string) []v1alpha1.GateScore {
+		policies := []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "required", Use: v1alpha1.UseRequire}}
 		for _, name := range names {
-			policies = append(policies, v1alpha1.GatePolicy{Policy: "fleet", Score: name, Use: v1alpha1.UsePrefer})
+			policies = append(policies, v1alpha1.GateScore{ResourceName: "fleet", ScoreName: name, Use: v1alpha1.UsePrefer})
 		}
 		return policies
 	}
 	for _, tc := range []struct {
 		name     string
-		policies []v1alpha1.GatePolicy
+		policies []v1alpha1.GateScore
 		want     Number
 	}{
 		{"none is preferred", prefer(), Known(0)},

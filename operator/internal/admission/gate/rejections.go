@@ -33,14 +33,14 @@ const (
 	RejectScore Rejection = "BelowMinimum"
 	// RejectNoScore applies if a required score is missing or expired.
 	RejectNoScore Rejection = "NoScore"
-	// RejectCondition applies if a condition of scope Cluster is not met.
-	RejectCondition Rejection = "ConditionUnmet"
-	// RejectConditionAbsent applies if a condition of scope Cluster has no series for the cluster, which
+	// RejectRequirement applies if a requirement of scope Cluster is not met.
+	RejectRequirement Rejection = "RequirementUnmet"
+	// RejectRequirementAbsent applies if a requirement of scope Cluster has no series for the cluster, which
 	// does not meet it.
-	RejectConditionAbsent Rejection = "ConditionAbsent"
-	// RejectConditionFailing applies if a condition of scope Cluster has had no valid result
+	RejectRequirementAbsent Rejection = "RequirementAbsent"
+	// RejectRequirementFailing applies if a requirement of scope Cluster has had no valid result
 	// for too long.
-	RejectConditionFailing Rejection = "ConditionFailing"
+	RejectRequirementFailing Rejection = "RequirementFailing"
 	// RejectPrerequisite applies if the worker lacks an object that the workload refers to.
 	RejectPrerequisite Rejection = "MissingPrerequisite"
 	// RejectUnknown applies if the cluster reports no sample time.
@@ -117,10 +117,10 @@ var rejections = []rejectionRow{
 		message: detailMessage("has a score %s below the minimum")},
 	{rejection: RejectNoScore, reason: ReasonRuledOut, dependsOnSource: true, message: detailMessage("has no valid score %s")},
 
-	// meetsConditions detects all three.
-	{rejection: RejectCondition, rule: meetsConditions, reason: ReasonRuledOut, message: detailMessage("does not meet condition %s")},
-	{rejection: RejectConditionAbsent, reason: ReasonRuledOut, message: detailMessage("has no series for condition %s")},
-	{rejection: RejectConditionFailing, reason: ReasonNoMetrics, message: detailMessage("has no result for condition %s")},
+	// meetsRequirements detects all three.
+	{rejection: RejectRequirement, rule: meetsRequirements, reason: ReasonRuledOut, message: detailMessage("does not meet requirement %s")},
+	{rejection: RejectRequirementAbsent, reason: ReasonRuledOut, message: detailMessage("has no series for requirement %s")},
+	{rejection: RejectRequirementFailing, reason: ReasonNoMetrics, message: detailMessage("has no result for requirement %s")},
 
 	{rejection: RejectPrerequisite, rule: hasPrerequisites, reason: ReasonRuledOut, message: detailMessage("does not have %s")},
 
@@ -211,8 +211,8 @@ func eligibleMessage(v Verdict) string {
 	if len(v.Unmeasured) > 0 {
 		text += ", " + v.unmeasuredNote()
 	}
-	if len(v.IgnoredConditions) > 0 {
-		text += ", " + noResult(v.IgnoredConditions) + " and onStale is Open"
+	if len(v.IgnoredRequirements) > 0 {
+		text += ", " + noResult(v.IgnoredRequirements) + " and onStale is Open"
 	}
 	if len(v.UnknownPrerequisites) > 0 {
 		text += ", " + unknownPrerequisites(v.UnknownPrerequisites)
@@ -251,10 +251,10 @@ func (v Verdict) quotaNote() string {
 	return ""
 }
 
-// noResult states that conditions have no result.
-func noResult(conditions []string) string {
-	if len(conditions) == 1 {
-		return "condition " + conditions[0] + " has no result"
+// noResult states that requirements have no result.
+func noResult(requirements []string) string {
+	if len(requirements) == 1 {
+		return "requirement " + requirements[0] + " has no result"
 	}
-	return "conditions " + strings.Join(conditions, ", ") + " have no result"
+	return "requirements " + strings.Join(requirements, ", ") + " have no result"
 }

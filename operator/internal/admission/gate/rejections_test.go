@@ -83,15 +83,15 @@ func TestRejectionMessages(t *testing.T) {
 		want    string
 	}{
 		{"none", Verdict{}, "is eligible"},
-		{"none, quota unknown and a condition ignored", Verdict{QuotaUnknown: true, IgnoredConditions: []string{"power"}},
-			"is eligible, its quota is unknown, condition power has no result and onStale is Open"},
-		{"none, conditions ignored", Verdict{IgnoredConditions: []string{"power", "freeze"}},
-			"is eligible, conditions power, freeze have no result and onStale is Open"},
+		{"none, quota unknown and a requirement ignored", Verdict{QuotaUnknown: true, IgnoredRequirements: []string{"power"}},
+			"is eligible, its quota is unknown, requirement power has no result and onStale is Open"},
+		{"none, requirements ignored", Verdict{IgnoredRequirements: []string{"power", "freeze"}},
+			"is eligible, requirements power, freeze have no result and onStale is Open"},
 		{"unusable", Verdict{Rejection: RejectDisconnected, Detail: "has no MultiKueueCluster"}, "has no MultiKueueCluster"},
 		{"score", Verdict{Rejection: RejectScore, Detail: "fleet/total"}, "has a score fleet/total below the minimum"},
 		{"no score", Verdict{Rejection: RejectNoScore, Detail: "fleet/total"}, "has no valid score fleet/total"},
-		{"condition", Verdict{Rejection: RejectCondition, Detail: "power"}, "does not meet condition power"},
-		{"condition failing", Verdict{Rejection: RejectConditionFailing, Detail: "power"}, "has no result for condition power"},
+		{"requirement", Verdict{Rejection: RejectRequirement, Detail: "power"}, "does not meet requirement power"},
+		{"requirement failing", Verdict{Rejection: RejectRequirementFailing, Detail: "power"}, "has no result for requirement power"},
 		{"unknown", Verdict{Rejection: RejectUnknown}, "reports no samples"},
 		{"stale", Verdict{Rejection: RejectStale, Detail: "2m0s", Age: 215}, "has samples 3m35s old"},
 		{"no model", Verdict{Rejection: RejectNoModel, Detail: h100}, "has no free " + h100},
@@ -131,8 +131,8 @@ func TestMeaningOfRejections(t *testing.T) {
 		{RejectDisconnected, false, false, false},
 		{RejectScore, false, false, false},
 		{RejectNoScore, false, false, false},
-		{RejectCondition, false, false, false},
-		{RejectConditionFailing, false, false, false},
+		{RejectRequirement, false, false, false},
+		{RejectRequirementFailing, false, false, false},
 		{RejectPrerequisite, false, false, false},
 		{RejectNoQueue, false, false, false},
 		{RejectOutside, false, false, false},
@@ -155,11 +155,11 @@ func TestPendingReason(t *testing.T) {
 		rejections []Rejection
 		want       string
 	}{
-		{"no room counts first", failing, []Rejection{RejectStale, RejectConditionFailing, RejectNoRoom}, ReasonNoRoom},
+		{"no room counts first", failing, []Rejection{RejectStale, RejectRequirementFailing, RejectNoRoom}, ReasonNoRoom},
 		{"no room counts before doubt, which other clusters could end", Fleet{}, []Rejection{RejectDoubted, RejectNoRoom}, ReasonNoRoom},
-		{"doubt", Fleet{}, []Rejection{RejectDoubted, RejectConditionFailing}, ReasonDoubted},
+		{"doubt", Fleet{}, []Rejection{RejectDoubted, RejectRequirementFailing}, ReasonDoubted},
 		{"no such devices", Fleet{}, []Rejection{RejectDisconnected, RejectNoModel}, ReasonNoRoom},
-		{"condition failing", Fleet{}, []Rejection{RejectStale, RejectConditionFailing}, ReasonNoMetrics},
+		{"requirement failing", Fleet{}, []Rejection{RejectStale, RejectRequirementFailing}, ReasonNoMetrics},
 		{"quota failing", Fleet{}, []Rejection{RejectQuotaFailing}, ReasonNoMetrics},
 		{"stale while the source fails", failing, []Rejection{RejectStale}, ReasonNoMetrics},
 		{"unknown while the source fails", failing, []Rejection{RejectUnknown}, ReasonNoMetrics},
@@ -187,9 +187,9 @@ func TestPendingReason(t *testing.T) {
 // The order of the table decides which of several broken rules a verdict states.
 func TestRulesApplyInTableOrder(t *testing.T) {
 	minimum := int32(30)
-	c := withConditions(withScore(sampledBefore(cluster("cluster1", 0, 0, 0, 64), 200), 10), evaluated("power", 0))
+	c := withRequirements(withScore(sampledBefore(cluster("cluster1", 0, 0, 0, 64), 200), 10), evaluated("power", 0))
 	c.Exclude(RejectNotMember, "gpu")
-	want := []BrokenRule{{RejectNotMember, "gpu"}, {RejectScore, "fleet/total"}, {RejectCondition, "power"}, {RejectStale, "2m0s"}}
+	want := []BrokenRule{{RejectNotMember, "gpu"}, {RejectScore, "fleet/total"}, {RejectRequirement, "power"}, {RejectStale, "2m0s"}}
 	for _, tc := range []struct {
 		name  string
 		facts shape.Facts

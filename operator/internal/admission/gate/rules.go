@@ -27,7 +27,7 @@ func PeriodOf(spec *v1alpha1.PlacementGateSpec) time.Duration {
 type Rules struct {
 	// Placement is the namespace/name of the Placement that provides the candidates.
 	Placement  string
-	Policies   []v1alpha1.GatePolicy
+	Scores     []v1alpha1.GateScore
 	TierPoints int32
 	// MaxSampleAge is the largest age of samples that prove room.
 	MaxSampleAge time.Duration
@@ -74,7 +74,7 @@ type Reclaim struct {
 func RulesOf(spec *v1alpha1.PlacementGateSpec) Rules {
 	r := Rules{
 		Placement:     spec.PlacementRef.Namespace + "/" + spec.PlacementRef.Name,
-		Policies:      spec.Policies,
+		Scores:        spec.Scores,
 		TierPoints:    DefaultTierPoints,
 		MaxSampleAge:  timing.Seconds(spec.Freshness.MaxSampleAgeSeconds, timing.DefaultMaxSampleAge),
 		UnknownAfter:  timing.Seconds(spec.Freshness.UnknownAfterSeconds, timing.DefaultUnknownAfter),

@@ -18,7 +18,7 @@ type Score struct {
 	Written time.Time `json:"written,omitzero"`
 	// ValidUntil is when the score expires. Zero means never.
 	ValidUntil time.Time `json:"validUntil,omitzero"`
-	// State is the reason of the score's condition, such as Held or Worst, if its data is not
+	// State is the reason of the score's requirement, such as Held or Worst, if its data is not
 	// fresh.
 	State string `json:"state,omitempty"`
 }
@@ -66,7 +66,7 @@ func validScore(scores map[string]Score, key string, now time.Time) (int32, bool
 // hasRequiredScores is the rule that every required score is valid and not below its minimum.
 func hasRequiredScores(c *Candidate, e *evaluation) []BrokenRule {
 	var broken []BrokenRule
-	for _, p := range e.rules.Policies {
+	for _, p := range e.rules.Scores {
 		if p.Use != v1alpha1.UseRequire {
 			continue
 		}
@@ -74,7 +74,7 @@ func hasRequiredScores(c *Candidate, e *evaluation) []BrokenRule {
 		if p.Minimum != nil {
 			minimum = *p.Minimum
 		}
-		key := ScoreKey(p.Policy, p.Score)
+		key := ScoreKey(p.ResourceName, p.ScoreName)
 		switch score, ok := validScore(c.Scores, key, e.now); {
 		case !ok && !e.ignoreMissing:
 			broken = append(broken, BrokenRule{RejectNoScore, key})
@@ -87,13 +87,13 @@ func hasRequiredScores(c *Candidate, e *evaluation) []BrokenRule {
 
 // Preferred returns the mean of a cluster's preferred scores. The mean is unknown if one of
 // the scores is missing or expired, and 0 if the gate prefers no score.
-func Preferred(scores map[string]Score, policies []v1alpha1.GatePolicy, now time.Time) Number {
+func Preferred(scores map[string]Score, policies []v1alpha1.GateScore, now time.Time) Number {
 	sum, n := 0.0, 0
 	for _, p := range policies {
 		if p.Use == v1alpha1.UseRequire {
 			continue
 		}
-		score, ok := validScore(scores, ScoreKey(p.Policy, p.Score), now)
+		score, ok := validScore(scores, ScoreKey(p.ResourceName, p.ScoreName), now)
 		if !ok {
 			return Number{}
 		}

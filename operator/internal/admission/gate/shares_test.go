@@ -181,7 +181,7 @@ func TestPackingByTheProfileOfTheJob(t *testing.T) {
   device_dimension:plimsoll_free_share:placeable{cluster="c1",node="n",model="m",uuid="2",provider="nvidia",dimension="shares"} 3
   device_dimension:plimsoll_free_share:placeable{cluster="c1",node="n",model="m",uuid="3",provider="nvidia",dimension="shares"} 0
 `
-	template, problems := promql.ParseTemplate(sampleGate(t, "packing").Conditions[0].Query, slices.Concat(shape.Variables, shape.ProfileVariables))
+	template, problems := promql.ParseTemplate(sampleGate(t, "packing").Requirements[0].Query, slices.Concat(shape.Variables, shape.ProfileVariables))
 	if problems != nil {
 		t.Fatal(promql.Strings(problems))
 	}
@@ -213,7 +213,7 @@ func TestQueriesWithoutSharesAreUnchanged(t *testing.T) {
 	plain := workload(corev1.ResourceList{"nvidia.com/gpu": one}, nil)
 	sharing := workload(corev1.ResourceList{"nvidia.com/gpu": one, "nvidia.com/gpumem": resource.MustParse("3000"), "nvidia.com/gpucores": resource.MustParse("30")},
 		&kueue.PodSetTopologyRequest{Required: ptr.To("rack")})
-	own := v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "calm", Query: `up{model="$model"} > $devices_per_pod`}}}
+	own := v1alpha1.PlacementGateSpec{Requirements: []v1alpha1.GateRequirement{{Name: "calm", Query: `up{model="$model"} > $devices_per_pod`}}}
 	own.Queries.Fit = `sum by (cluster) (fit{resource="$resource"} / $pods)`
 	for name, spec := range map[string]v1alpha1.PlacementGateSpec{"default": {}, "own queries": own} {
 		t.Run(name, func(t *testing.T) {

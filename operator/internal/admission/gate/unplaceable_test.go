@@ -108,10 +108,10 @@ func TestGivesUpOnlyForMeasuredLackOfRoom(t *testing.T) {
 			candidates: []Candidate{room(func(c *Candidate) { c.Scores, c.SampledAt = nil, before(3600) })}},
 		{name: "source down, lowest score", fleet: failing, rules: scores, reason: ReasonNoMetrics,
 			candidates: []Candidate{room(func(c *Candidate) { c.Scores["fleet/total"] = Score{Value: -100} })}},
-		{name: "source down, condition without result", fleet: failing, reason: ReasonNoMetrics,
-			candidates: []Candidate{room(func(c *Candidate) { c.Conditions = []ConditionResult{{Name: "power"}} })}},
-		{name: "fleet condition not met", candidates: []Candidate{full}, fleet: fleetWith(evaluated("freeze", 0)), reason: ReasonFleetConditionUnmet},
-		{name: "fleet condition without result", candidates: []Candidate{full}, fleet: fleetWith(ConditionResult{Name: "freeze"}), reason: ReasonNoMetrics},
+		{name: "source down, requirement without result", fleet: failing, reason: ReasonNoMetrics,
+			candidates: []Candidate{room(func(c *Candidate) { c.Requirements = []RequirementResult{{Name: "power"}} })}},
+		{name: "fleet requirement not met", candidates: []Candidate{full}, fleet: fleetWith(evaluated("freeze", 0)), reason: ReasonFleetRequirementUnmet},
+		{name: "fleet requirement without result", candidates: []Candidate{full}, fleet: fleetWith(RequirementResult{Name: "freeze"}), reason: ReasonNoMetrics},
 		{name: "not connected", candidates: []Candidate{disconnected}, reason: ReasonRuledOut},
 		{name: "another cluster is not connected", candidates: []Candidate{full, disconnected}, reason: ReasonNoRoom},
 		{name: "another cluster has no score", candidates: []Candidate{withScore(full, 50), room(func(c *Candidate) { c.Scores = nil })}, rules: scores, reason: ReasonNoRoom},
@@ -160,9 +160,9 @@ func TestDoesNotYieldWithoutFitSeries(t *testing.T) {
 	}
 }
 
-// An unmet condition may concern this workload only, so that others can use its quota.
-// A condition without result keeps all workloads waiting, so that a yield helps none.
-func TestYieldsOnlyForUnmetConditions(t *testing.T) {
+// An unmet requirement may concern this workload only, so that others can use its quota.
+// A requirement without result keeps all workloads waiting, so that a yield helps none.
+func TestYieldsOnlyForUnmetRequirements(t *testing.T) {
 	room := cluster("c1", 3, 24, 8, 64)
 	for _, tc := range []struct {
 		name      string
@@ -170,10 +170,10 @@ func TestYieldsOnlyForUnmetConditions(t *testing.T) {
 		fleet     Fleet
 		want      State
 	}{
-		{"fleet condition not met", room, fleetWith(evaluated("freeze", 0)), Retry},
-		{"fleet condition without result", room, fleetWith(ConditionResult{Name: "freeze"}), Pending},
-		{"cluster condition not met", withConditions(room, evaluated("power", 0)), Fleet{}, Retry},
-		{"cluster condition without result", withConditions(room, ConditionResult{Name: "power"}), Fleet{}, Pending},
+		{"fleet requirement not met", room, fleetWith(evaluated("freeze", 0)), Retry},
+		{"fleet requirement without result", room, fleetWith(RequirementResult{Name: "freeze"}), Pending},
+		{"cluster requirement not met", withRequirements(room, evaluated("power", 0)), Fleet{}, Retry},
+		{"cluster requirement without result", withRequirements(room, RequirementResult{Name: "power"}), Fleet{}, Pending},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := Decide(job("a", 8, 1), []Candidate{tc.candidate}, tc.fleet, ledger.View{}, rules(), 1, t0)

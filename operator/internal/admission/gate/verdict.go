@@ -10,7 +10,7 @@ type Verdict struct {
 	Cluster string `json:"cluster"`
 	// Rejection is empty if the cluster can take the workload.
 	Rejection Rejection `json:"rejection,omitempty"`
-	// Detail completes the rejection's message: the name of a condition, score, pod set or
+	// Detail completes the rejection's message: the name of a requirement, score, pod set or
 	// device model, the largest accepted age of samples, or why the cluster is unusable.
 	Detail string `json:"detail,omitempty"`
 	// Room is the number of pods of the workload's largest shape that fit, minus the ledger.
@@ -60,8 +60,8 @@ type Verdict struct {
 	Age float64 `json:"ageSeconds"`
 	// WithoutMetrics is true if the cluster has no usable metrics and onStale is Open.
 	WithoutMetrics bool `json:"withoutMetrics,omitempty"`
-	// IgnoredConditions have no result and are ignored because onStale is Open.
-	IgnoredConditions []string `json:"ignoredConditions,omitempty"`
+	// IgnoredRequirements have no result and are ignored because onStale is Open.
+	IgnoredRequirements []string `json:"ignoredRequirements,omitempty"`
 	// UnknownPrerequisites are objects of which no metric shows whether the cluster has them. They
 	// exclude no cluster.
 	UnknownPrerequisites []shape.Reference `json:"unknownPrerequisites,omitempty"`
@@ -82,11 +82,11 @@ func (v Verdict) AdmittedPods(p shape.PodSet) (int64, bool) {
 // verdict evaluates the rules and then, if the candidate breaks none, its room.
 func (e *evaluation) verdict(c *Candidate, view ledger.View) Verdict {
 	v := Verdict{
-		Cluster:           c.Name,
-		Age:               -1,
-		Preference:        c.Preference,
-		Score:             Preferred(c.Scores, e.rules.Policies, e.now),
-		IgnoredConditions: groupByState(c.Conditions, e.rules, e.now)[conditionIgnored],
+		Cluster:             c.Name,
+		Age:                 -1,
+		Preference:          c.Preference,
+		Score:               Preferred(c.Scores, e.rules.Scores, e.now),
+		IgnoredRequirements: groupByState(c.Requirements, e.rules, e.now)[requirementIgnored],
 	}
 	_, v.UnknownPrerequisites = e.prerequisites(c)
 	v.Unmeasured = e.unmeasured(c)

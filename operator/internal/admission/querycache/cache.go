@@ -100,7 +100,7 @@ func (c *Cache) fetchCandidates(ctx context.Context, g gatestate.Gate, f shape.F
 		c.Refresh(key, now.Add(-timing.FreshResult))
 	}
 	fleet := fleetOf(results)
-	fleet.SkippedConditions = p.skippedConditions
+	fleet.SkippedRequirements = p.skippedRequirements
 	if _, _, err := c.sources.For(key.Source); err != nil {
 		fleet.Problem = err.Error()
 	}

@@ -60,14 +60,14 @@ func TestResultsQueryASlowSourceOnce(t *testing.T) {
 }
 
 func TestResultsAreExplicit(t *testing.T) {
-	f := newConditionFixture()
+	f := newRequirementFixture()
 	f.source.responses["floor("] = series("cluster1", 3.0, "cluster2", math.NaN())
 	f.source.responses["sample_timestamp"] = series("cluster1", f.unixIn(-5), "cluster2", f.unixIn(-7))
 	f.source.responses["power_ok"] = series("cluster1", 0.0, "cluster2", 1.0)
 	delete(f.source.responses, "freeze")
 	got, fleet := f.results(t)
-	if want := []gate.ConditionResult{{Name: "freeze", EvaluatedAt: noon}}; fleet.Problem != "" || cmp.Diff(want, fleet.Conditions) != "" {
-		t.Errorf("an empty response is a result: got %+v, want conditions %+v", fleet, want)
+	if want := []gate.RequirementResult{{Name: "freeze", EvaluatedAt: noon}}; fleet.Problem != "" || cmp.Diff(want, fleet.Requirements) != "" {
+		t.Errorf("an empty response is a result: got %+v, want requirements %+v", fleet, want)
 	}
 	if n := got["cluster1"].Shapes[0].Fit; n != gate.Known(3) || !got["cluster1"].SampledAt.Equal(noon.Add(-5*time.Second)) {
 		t.Errorf("cluster1: %+v", got["cluster1"])
@@ -75,15 +75,15 @@ func TestResultsAreExplicit(t *testing.T) {
 	if got["cluster2"].Shapes[0].Fit.Known {
 		t.Error("NaN counts as a known value")
 	}
-	one, two := got["cluster1"].Conditions, got["cluster2"].Conditions
+	one, two := got["cluster1"].Requirements, got["cluster2"].Requirements
 	if len(one) != 1 || one[0].Name != "power" || one[0].Number != gate.Known(0) || two[0].Number != gate.Known(1) {
-		t.Errorf("conditions: %v and %v", one, two)
+		t.Errorf("requirements: %v and %v", one, two)
 	}
 	f.source.responses["freeze"] = series("", 1.0)
 	f.source.responses["floor("] = series("cluster1", 3.0, "cluster1", 4.0)
 	f.clock.add(time.Minute)
 	got, fleet = f.results(t)
-	if c := fleet.Conditions[0]; c.Number != gate.Known(1) {
+	if c := fleet.Requirements[0]; c.Number != gate.Known(1) {
 		t.Errorf("a series without a cluster must count for the fleet: %+v", c)
 	}
 	if n := got["cluster1"].Shapes[0].Fit; n.Known {

@@ -114,7 +114,7 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 		} else if q.Prerequisite != "" {
 			c.addPrerequisite(q, cluster)
 		} else if !q.isFleetScoped() {
-			c.Conditions = append(c.Conditions, q.result.clusterCondition(q.Condition, cluster))
+			c.Requirements = append(c.Requirements, q.result.clusterRequirement(q.Requirement, cluster))
 		}
 	}
 }
@@ -183,12 +183,12 @@ func (c *candidate) addPrerequisite(q queryResult, cluster string) {
 	}
 }
 
-// clusterCondition returns a condition of scope Cluster. If the response may lack some of the
+// clusterRequirement returns a requirement of scope Cluster. If the response may lack some of the
 // cluster's data, only the value 0 counts: it excludes the cluster. With another value or none, the
-// condition is partial since responses may lack the data.
-func (r *cachedResult) clusterCondition(of *v1alpha1.GateCondition, cluster string) gate.ConditionResult {
+// requirement is partial since responses may lack the data.
+func (r *cachedResult) clusterRequirement(of *v1alpha1.GateRequirement, cluster string) gate.RequirementResult {
 	n, found := r.values[cluster]
-	c := r.condition(of, n)
+	c := r.requirement(of, n)
 	isWhole := found && r.lacksWholeClusters
 	if r.lacks(cluster) && !isWhole && (!c.Known || c.Value != 0) {
 		c.Partial, c.Number, c.EvaluatedAt = true, gate.Number{}, r.incompleteSince[""]
@@ -199,10 +199,10 @@ func (r *cachedResult) clusterCondition(of *v1alpha1.GateCondition, cluster stri
 	return c
 }
 
-// condition returns a condition with the time of the last successful query. A value that
+// requirement returns a requirement with the time of the last successful query. A value that
 // is not a finite number counts as absent.
-func (r *cachedResult) condition(of *v1alpha1.GateCondition, n gate.Number) gate.ConditionResult {
-	c := gate.ConditionResult{Name: of.Name, AbsentMeets: of.Absent == v1alpha1.AbsentMet, EvaluatedAt: r.succeededAt}
+func (r *cachedResult) requirement(of *v1alpha1.GateRequirement, n gate.Number) gate.RequirementResult {
+	c := gate.RequirementResult{Name: of.Name, AbsentMeets: of.Absent == v1alpha1.AbsentMet, EvaluatedAt: r.succeededAt}
 	if n.Known {
 		c.Number = n
 	}

@@ -169,7 +169,7 @@ func TestCandidateQuota(t *testing.T) {
 // If each cluster has its own endpoint, the failure of one endpoint concerns this cluster
 // only. Another cluster's empty response means that it has no such devices.
 func TestCandidateOfAFailedEndpoint(t *testing.T) {
-	f := newConditionFixture()
+	f := newRequirementFixture()
 	f.setSampleAge(5)
 	fit := series()
 	fit.Failed = map[string]string{"cluster2": "Unauthorized"}
@@ -180,25 +180,25 @@ func TestCandidateOfAFailedEndpoint(t *testing.T) {
 	}
 }
 
-func TestClusterConditionWithoutSuccess(t *testing.T) {
-	f := newConditionFixture()
+func TestClusterRequirementWithoutSuccess(t *testing.T) {
+	f := newRequirementFixture()
 	f.source.failing = "freeze"
-	if cluster, fleet := f.conditions(t); !fleet.EvaluatedAt.IsZero() || fleet.Known || cluster.EvaluatedAt.IsZero() {
+	if cluster, fleet := f.requirements(t); !fleet.EvaluatedAt.IsZero() || fleet.Known || cluster.EvaluatedAt.IsZero() {
 		t.Errorf("freeze has never succeeded: %+v; power has: %+v", fleet, cluster)
 	}
 }
 
-// JSON has no NaN. A condition without a finite number must still be encodable for
+// JSON has no NaN. A requirement without a finite number must still be encodable for
 // explanations.
-func TestClusterConditionThatIsNoNumber(t *testing.T) {
-	f := newConditionFixture()
+func TestClusterRequirementThatIsNoNumber(t *testing.T) {
+	f := newRequirementFixture()
 	f.source.responses["power_ok"], f.source.responses["freeze"] = series("cluster1", math.NaN()), series("", math.Inf(1))
-	cluster, fleet := f.conditions(t)
+	cluster, fleet := f.requirements(t)
 	if cluster.Known || cluster.EvaluatedAt.IsZero() || !fleet.Known {
 		t.Errorf("got %+v and %+v", cluster, fleet)
 	}
-	if _, err := json.Marshal([]gate.ConditionResult{cluster, fleet}); err != nil {
-		t.Errorf("encode the conditions: %v", err)
+	if _, err := json.Marshal([]gate.RequirementResult{cluster, fleet}); err != nil {
+		t.Errorf("encode the requirements: %v", err)
 	}
 }
 

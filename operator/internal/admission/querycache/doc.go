@@ -38,6 +38,6 @@
 // If a query fails, the last successful values stay in the cache with their original time.
 // Whether values of that age may decide is up to package gate. A response without some of
 // the clusters is incomplete: for these clusters, absence from the response means nothing.
-// The OnFaults callback receives for each gate its failing or incomplete queries, and the conditions
+// The OnFaults callback receives for each gate its failing or incomplete queries, and the requirements
 // that no cluster meets.
 package querycache

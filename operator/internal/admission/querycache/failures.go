@@ -48,7 +48,7 @@ func (c *Cache) faults() map[string]gatestate.QueryFaults {
 			latest[key.Gate] = p
 		}
 	}
-	failures, conditions := map[string][]queryFailure{}, map[string]conditionResults{}
+	failures, requirements := map[string][]queryFailure{}, map[string]requirementResults{}
 	for key, p := range c.plans {
 		if used := latest[key.Gate].key; key.Version != used.Version || key.SourceID != used.SourceID {
 			continue
@@ -58,8 +58,8 @@ func (c *Cache) faults() map[string]gatestate.QueryFaults {
 			if f, failed := failureOf(q.Name, cmp.Or(q.renderError, c.results[q.cacheKey])); failed {
 				failures[key.Gate] = append(failures[key.Gate], f)
 			}
-			if q.Condition != nil && !q.isFleetScoped() {
-				conditions[key.Gate] = conditions[key.Gate].add(q.Condition, c.results[q.cacheKey])
+			if q.Requirement != nil && !q.isFleetScoped() {
+				requirements[key.Gate] = requirements[key.Gate].add(q.Requirement, c.results[q.cacheKey])
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func (c *Cache) faults() map[string]gatestate.QueryFaults {
 	for gateName, list := range failures {
 		faults[gateName] = gatestate.QueryFaults{Failing: failureMessage(list)}
 	}
-	for gateName, results := range conditions {
+	for gateName, results := range requirements {
 		if excluding := results.excluding(); excluding != "" {
 			faults[gateName] = gatestate.QueryFaults{Failing: faults[gateName].Failing, Excluding: excluding}
 		}
@@ -75,14 +75,14 @@ func (c *Cache) faults() map[string]gatestate.QueryFaults {
 	return faults
 }
 
-// conditionResults say of each condition of a gate whether a recent result has a series, and meets it for any cluster.
-type conditionResults map[string]struct{ hasSeries, isMet bool }
+// requirementResults say of each requirement of a gate whether a recent result has a series, and meets it for any cluster.
+type requirementResults map[string]struct{ hasSeries, isMet bool }
 
-// add adds the result of a condition for one shape of jobs. Failed and incomplete results say nothing about the
+// add adds the result of a requirement for one shape of jobs. Failed and incomplete results say nothing about the
 // others, so they count as met.
-func (r conditionResults) add(of *v1alpha1.GateCondition, result *cachedResult) conditionResults {
+func (r requirementResults) add(of *v1alpha1.GateRequirement, result *cachedResult) requirementResults {
 	if r == nil {
-		r = conditionResults{}
+		r = requirementResults{}
 	}
 	seen := r[of.Name]
 	seen.isMet = seen.isMet || result == nil || result.err != nil || result.values == nil || result.mayLackClusters() || of.Absent == v1alpha1.AbsentMet
@@ -95,16 +95,16 @@ func (r conditionResults) add(of *v1alpha1.GateCondition, result *cachedResult) 
 	return r
 }
 
-// excluding says which conditions no cluster meets; empty = none.
-func (r conditionResults) excluding() string {
+// excluding says which requirements no cluster meets; empty = none.
+func (r requirementResults) excluding() string {
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(r)) {
 		switch seen := r[name]; {
 		case seen.isMet:
 		case seen.hasSeries:
-			texts = append(texts, "condition "+name+" is 0 for each cluster: a comparison without bool keeps the value 0")
+			texts = append(texts, "requirement "+name+" is 0 for each cluster: a comparison without bool keeps the value 0")
 		default:
-			texts = append(texts, "condition "+name+" has no series for any cluster: if clusters may lack it, set absent: Met")
+			texts = append(texts, "requirement "+name+" has no series for any cluster: if clusters may lack it, set absent: Met")
 		}
 	}
 	return strings.Join(texts, "; ")

@@ -19,7 +19,7 @@ func (f *fixture) wantFailureMessage(t *testing.T, when, want string) {
 }
 
 func TestFailureMessageOfFailingQueries(t *testing.T) {
-	f := newConditionFixture()
+	f := newRequirementFixture()
 	f.results(t)
 	f.wantFailureMessage(t, "every query succeeds", "")
 	f.source.failing = "freeze"
@@ -28,15 +28,15 @@ func TestFailureMessageOfFailingQueries(t *testing.T) {
 	small := f.facts
 	small.PodSets = podSets("", 1)
 	f.Candidates(t.Context(), f.gate, small)
-	f.wantFailureMessage(t, "one query fails for two keys", "failing since 2026-05-01T12:00:00Z: conditions/freeze: too heavy")
+	f.wantFailureMessage(t, "one query fails for two keys", "failing since 2026-05-01T12:00:00Z: requirements/freeze: too heavy")
 	f.source.err = errors.New("connection refused")
 	f.clock.add(time.Minute)
 	f.refresh()
 	f.wantFailureMessage(t, "the source fails",
-		"failing since 2026-05-01T12:00:00Z: capacity, conditions/freeze, conditions/power, deviceFit, emptyFit, fit, headroom, largest, largestNode, measured, sampleTime: connection refused")
+		"failing since 2026-05-01T12:00:00Z: capacity, requirements/freeze, requirements/power, deviceFit, emptyFit, fit, headroom, largest, largestNode, measured, sampleTime: connection refused")
 	f.source.err = nil
 	f.gate.Generation++
-	f.gate.Spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: `frozen`, Scope: v1alpha1.ScopeFleet}}
+	f.gate.Spec.Requirements = []v1alpha1.GateRequirement{{Name: "freeze", Query: `frozen`, Scope: v1alpha1.ScopeFleet}}
 	f.clock.add(time.Minute)
 	f.results(t)
 	f.wantFailureMessage(t, "a new generation replaces the failing query", "")
@@ -44,14 +44,14 @@ func TestFailureMessageOfFailingQueries(t *testing.T) {
 	f.source.failing = "frozen"
 	f.clock.add(time.Minute)
 	f.results(t)
-	f.gate.UID, f.gate.Generation, f.gate.Spec.Conditions = "created again", 1, nil
+	f.gate.UID, f.gate.Generation, f.gate.Spec.Requirements = "created again", 1, nil
 	f.clock.add(time.Minute)
 	f.results(t)
 	f.wantFailureMessage(t, "a gate that was created again has other queries", "")
 }
 
 func TestFailureMessageOfIncompleteResponses(t *testing.T) {
-	f := newConditionFixture()
+	f := newRequirementFixture()
 	fit := series("cluster1", 3.0)
 	fit.Failed = map[string]string{"cluster3": "timeout", "cluster2": "Unauthorized"}
 	f.source.responses["floor("] = fit
@@ -60,7 +60,7 @@ func TestFailureMessageOfIncompleteResponses(t *testing.T) {
 	f.source.failing = "freeze"
 	f.clock.add(time.Minute)
 	f.results(t)
-	f.wantFailureMessage(t, "another query fails", "failing since 2026-05-01T12:00:00Z: conditions/freeze: too heavy")
+	f.wantFailureMessage(t, "another query fails", "failing since 2026-05-01T12:00:00Z: requirements/freeze: too heavy")
 	fit.Failed, fit.Partial, f.source.failing = nil, true, ""
 	f.source.responses["floor("] = fit
 	f.clock.add(time.Minute)
@@ -69,31 +69,31 @@ func TestFailureMessageOfIncompleteResponses(t *testing.T) {
 }
 
 func TestFailureMessageWithoutSuccess(t *testing.T) {
-	f := newConditionFixture()
+	f := newRequirementFixture()
 	f.source.failing = "freeze"
 	f.results(t)
-	f.wantFailureMessage(t, "the query has never succeeded", "failing: conditions/freeze: too heavy")
+	f.wantFailureMessage(t, "the query has never succeeded", "failing: requirements/freeze: too heavy")
 	f.clock.add(timing.UnusedResultTTL + time.Second)
 	f.wantFailureMessage(t, "no workload needs the query", "")
 }
 
-// A condition that no cluster meets is named, with what to do. One that fails, or is met for another shape, is not.
-func TestConditionsThatExcludeEveryCluster(t *testing.T) {
+// A requirement that no cluster meets is named, with what to do. One that fails, or is met for another shape, is not.
+func TestRequirementsThatExcludeEveryCluster(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		absent v1alpha1.AbsentCondition
+		absent v1alpha1.AbsentRequirement
 		result query.Result
 		want   string
 	}{
 		{"met by one cluster", "", series("cluster1", 1.0, "cluster2", 0.0), ""},
-		{"0 for each", "", series("cluster1", 0.0, "cluster2", 0.0), "condition power is 0 for each cluster: a comparison without bool keeps the value 0"},
-		{"no series", "", query.Result{}, "condition power has no series for any cluster: if clusters may lack it, set absent: Met"},
+		{"0 for each", "", series("cluster1", 0.0, "cluster2", 0.0), "requirement power is 0 for each cluster: a comparison without bool keeps the value 0"},
+		{"no series", "", query.Result{}, "requirement power has no series for any cluster: if clusters may lack it, set absent: Met"},
 		{"no series, which meets it", v1alpha1.AbsentMet, query.Result{}, ""},
 		{"an incomplete result", "", query.Result{Failed: map[string]string{"cluster3": "timeout"}}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newConditionFixture()
-			f.gate.Spec.Conditions = []v1alpha1.GateCondition{{Name: "power", Query: "power_ok", Scope: v1alpha1.ScopeCluster, Absent: tc.absent}}
+			f := newRequirementFixture()
+			f.gate.Spec.Requirements = []v1alpha1.GateRequirement{{Name: "power", Query: "power_ok", Scope: v1alpha1.ScopeCluster, Absent: tc.absent}}
 			f.source.responses["power_ok"] = tc.result
 			f.results(t)
 			var got gatestate.QueryFaults

@@ -95,15 +95,15 @@ func TestFetchMapsSeriesToClusters(t *testing.T) {
 }
 
 // Several series of unmapped clusters do not contradict each other. They count for
-// conditions on the fleet.
+// requirements on the fleet.
 func TestFetchIgnoresUnmappedSeriesOfClusters(t *testing.T) {
-	f := newFixture(v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "budget", Query: `budget`, Scope: v1alpha1.ScopeFleet}}})
+	f := newFixture(v1alpha1.PlacementGateSpec{Requirements: []v1alpha1.GateRequirement{{Name: "budget", Query: `budget`, Scope: v1alpha1.ScopeFleet}}})
 	f.mapByLabel(newHub(t, map[string]string{"cluster1": "eu"}, interceptor.Funcs{}))
 	f.source.responses["floor("] = series("eu", 3.0, "us", 4.0, "asia", 5.0)
 	f.source.responses["budget"] = series("us", 0.0, "asia", 1.0)
 	got, fleet := f.results(t)
-	if fleet.Incomplete || fleet.Conditions[0].Number != gate.Known(1) {
-		t.Errorf("fleet: %+v, want complete results and a met condition", fleet)
+	if fleet.Incomplete || fleet.Requirements[0].Number != gate.Known(1) {
+		t.Errorf("fleet: %+v, want complete results and a met requirement", fleet)
 	}
 	if n := got["cluster1"].Shapes[0].Fit; n != gate.Known(3) {
 		t.Errorf("fit of cluster1: %+v, want 3", n)

@@ -127,9 +127,9 @@ func newFixture(spec v1alpha1.PlacementGateSpec) *fixture {
 	return f
 }
 
-// newConditionFixture has a condition of each scope. Both are met, and cluster1 has room.
-func newConditionFixture() *fixture {
-	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, Conditions: []v1alpha1.GateCondition{
+// newRequirementFixture has a requirement of each scope. Both are met, and cluster1 has room.
+func newRequirementFixture() *fixture {
+	f := newFixture(v1alpha1.PlacementGateSpec{PeriodSeconds: 15, Requirements: []v1alpha1.GateRequirement{
 		{Name: "power", Query: `power_ok`, Scope: v1alpha1.ScopeCluster}, {Name: "freeze", Query: `freeze`, Scope: v1alpha1.ScopeFleet},
 	}})
 	f.source.responses["floor("] = series("cluster1", 3.0)
@@ -138,12 +138,12 @@ func newConditionFixture() *fixture {
 	return f
 }
 
-// newOpenFixture has a gate with onStale Open. Both clusters have room, and the condition
+// newOpenFixture has a gate with onStale Open. Both clusters have room, and the requirement
 // "freeze" of the workload's namespace is not met.
 func newOpenFixture() *fixture {
 	f := newFixture(v1alpha1.PlacementGateSpec{
 		PeriodSeconds: 15, Freshness: v1alpha1.GateFreshness{OnStale: v1alpha1.StaleOpen},
-		Conditions: []v1alpha1.GateCondition{{Name: "freeze", Query: `freeze{ns="$namespace"}`, Scope: v1alpha1.ScopeFleet}},
+		Requirements: []v1alpha1.GateRequirement{{Name: "freeze", Query: `freeze{ns="$namespace"}`, Scope: v1alpha1.ScopeFleet}},
 	})
 	f.source.responses["floor("], f.source.responses["freeze"] = series("cluster1", 3.0, "cluster2", 3.0), series("", 0.0)
 	f.setSampleAge(5)
@@ -195,11 +195,11 @@ func (f *fixture) sampledAt(t *testing.T) time.Time {
 	return clusters["cluster1"].SampledAt
 }
 
-// conditions returns the condition of cluster1 and the condition of the fleet.
-func (f *fixture) conditions(t *testing.T) (cluster, fleet gate.ConditionResult) {
+// requirements returns the requirement of cluster1 and the requirement of the fleet.
+func (f *fixture) requirements(t *testing.T) (cluster, fleet gate.RequirementResult) {
 	t.Helper()
 	clusters, all := f.results(t)
-	return clusters["cluster1"].Conditions[0], all.Conditions[0]
+	return clusters["cluster1"].Requirements[0], all.Requirements[0]
 }
 
 // decide decides the workload with the current results.
@@ -223,7 +223,7 @@ type outcome struct {
 	// WithoutMetrics: no cluster has usable metrics.
 	WithoutMetrics bool
 	QuotaUnknown   bool
-	// IgnoresFreeze: the decision ignores the condition "freeze", which has no result.
+	// IgnoresFreeze: the decision ignores the requirement "freeze", which has no result.
 	IgnoresFreeze bool
 }
 
@@ -237,7 +237,7 @@ func (f *fixture) wantReady(t *testing.T, when string, want outcome) {
 	v := d.Verdicts[slices.IndexFunc(d.Verdicts, func(v gate.Verdict) bool { return v.Cluster == d.Order[0] })]
 	got := outcome{
 		Cluster: v.Cluster, Room: v.Room, WithoutMetrics: v.WithoutMetrics, QuotaUnknown: v.QuotaUnknown,
-		IgnoresFreeze: strings.Contains(d.Message, "condition freeze"),
+		IgnoresFreeze: strings.Contains(d.Message, "requirement freeze"),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: %s (-want +got):\n%s", when, d.Message, diff)

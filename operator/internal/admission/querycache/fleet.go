@@ -31,25 +31,25 @@ func fleetOf(results []queryResult) gate.Fleet {
 			fleet.Incomplete = true
 		}
 		if q.isFleetScoped() {
-			fleet.Conditions = append(fleet.Conditions, q.result.fleetCondition(q.Condition))
+			fleet.Requirements = append(fleet.Requirements, q.result.fleetRequirement(q.Requirement))
 		}
 	}
 	return fleet
 }
 
-// fleetCondition returns a condition of scope Fleet. The condition is met if the value of
-// any series is not 0. If no series meets the condition and the response is incomplete, the
+// fleetRequirement returns a requirement of scope Fleet. The requirement is met if the value of
+// any series is not 0. If no series meets the requirement and the response is incomplete, the
 // result is partial: a missing store might hold such a series. If a series meets it, but
 // nothing says which clusters the response lacks, the result is partial as well: the value may
 // be that of a part of the data. Without a value, EvaluatedAt is the time since when responses
 // are incomplete.
-func (r *cachedResult) fleetCondition(of *v1alpha1.GateCondition) gate.ConditionResult {
+func (r *cachedResult) fleetRequirement(of *v1alpha1.GateRequirement) gate.RequirementResult {
 	met := 0.0
 	if r.hasNonZeroValue() {
 		met = 1
 	}
 	hasSeries := len(r.values)+len(r.unmappedValues) > 0
-	c := r.condition(of, gate.Number{Value: met, Known: hasSeries})
+	c := r.requirement(of, gate.Number{Value: met, Known: hasSeries})
 	isWhole := r.failedClusters != nil || r.lacksWholeClusters && r.hasNonZeroCluster()
 	c.Partial = r.incomplete && (met == 0 || !isWhole)
 	if c.Partial && (met != 0 || !hasSeries) {

@@ -46,8 +46,8 @@ func TestFleetIncomplete(t *testing.T) {
 	}
 }
 
-// However often a query fails, the condition keeps its last result and its time.
-func TestFleetConditionKeepsItsTime(t *testing.T) {
+// However often a query fails, the requirement keeps its last result and its time.
+func TestFleetRequirementKeepsItsTime(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		fail func(*fakeSource)
@@ -56,21 +56,21 @@ func TestFleetConditionKeepsItsTime(t *testing.T) {
 		{"the source fails", func(s *fakeSource) { s.err = context.DeadlineExceeded }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newConditionFixture()
+			f := newRequirementFixture()
 			f.results(t)
 			tc.fail(f.source)
 			for range 10 {
 				f.clock.add(time.Minute)
 				f.refresh()
 			}
-			_, fleet := f.conditions(t)
-			if diff := cmp.Diff(gate.ConditionResult{Name: "freeze", Number: gate.Known(1), EvaluatedAt: noon}, fleet); diff != "" {
+			_, fleet := f.requirements(t)
+			if diff := cmp.Diff(gate.RequirementResult{Name: "freeze", Number: gate.Known(1), EvaluatedAt: noon}, fleet); diff != "" {
 				t.Errorf("after ten failures (-want +got):\n%s", diff)
 			}
 			f.source.failing, f.source.err = "", nil
 			f.clock.add(time.Minute)
 			f.refresh()
-			if _, fleet := f.conditions(t); !fleet.EvaluatedAt.Equal(noon.Add(11 * time.Minute)) {
+			if _, fleet := f.requirements(t); !fleet.EvaluatedAt.Equal(noon.Add(11 * time.Minute)) {
 				t.Errorf("after the next success: %+v", fleet)
 			}
 		})
@@ -79,7 +79,7 @@ func TestFleetConditionKeepsItsTime(t *testing.T) {
 
 // FailingSince is the time of the first failure, as long as decisions use the query.
 func TestFleetFailingSince(t *testing.T) {
-	f := newConditionFixture()
+	f := newRequirementFixture()
 	f.results(t)
 	f.source.err = errors.New("connection refused")
 	failingSince := noon.Add(time.Minute)
@@ -112,7 +112,7 @@ func TestFleetFailingSinceIgnoresRanking(t *testing.T) {
 	}
 }
 
-func TestFleetConditionsOfIncompleteResponses(t *testing.T) {
+func TestFleetRequirementsOfIncompleteResponses(t *testing.T) {
 	incomplete := func(a query.Result, failedClusters ...string) query.Result {
 		a.Partial = failedClusters == nil
 		for _, name := range failedClusters {
@@ -128,18 +128,18 @@ func TestFleetConditionsOfIncompleteResponses(t *testing.T) {
 		power, freeze  query.Result
 		cluster, fleet bool // partial
 	}{
-		{"neither condition is met", incomplete(series("cluster2", 1.0)), incomplete(series("cluster2", 0.0)), true, true},
+		{"neither requirement is met", incomplete(series("cluster2", 1.0)), incomplete(series("cluster2", 0.0)), true, true},
 		{"both are met by a part of the data", incomplete(series("cluster1", 1.0)), incomplete(series("cluster2", 7.0)), true, true},
 		{"the cluster's value is no number", incomplete(series("cluster1", math.NaN())), series(), true, false},
-		{"the cluster's condition is unmet", incomplete(series("cluster1", 0.0)), series(), false, false},
+		{"the cluster's requirement is unmet", incomplete(series("cluster1", 0.0)), series(), false, false},
 		{"both are met, and another cluster failed", incomplete(series("cluster1", 1.0), "cluster2"), incomplete(series("cluster1", 1.0), "cluster2"), false, false},
 		{"this cluster failed", incomplete(series(), "cluster1"), incomplete(series(), "cluster1"), true, true},
 		{"another cluster failed", incomplete(series(), "cluster2"), series(), false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newConditionFixture()
+			f := newRequirementFixture()
 			f.source.responses["power_ok"], f.source.responses["freeze"] = tc.power, tc.freeze
-			if cluster, fleet := f.conditions(t); cluster.Partial != tc.cluster || fleet.Partial != tc.fleet {
+			if cluster, fleet := f.requirements(t); cluster.Partial != tc.cluster || fleet.Partial != tc.fleet {
 				t.Errorf("cluster %+v, fleet %+v, want partial %t and %t", cluster, fleet, tc.cluster, tc.fleet)
 			}
 		})
@@ -156,7 +156,7 @@ func TestOnStaleOpenCountsTheTimeOfEachQuery(t *testing.T) {
 		want outcome
 	}{
 		{
-			"a condition for another namespace fails",
+			"a requirement for another namespace fails",
 			func(f *fixture) { f.facts.Namespace, f.source.failing = "team-b", `freeze{ns="team-b"}` },
 			outcome{Cluster: "cluster1", Room: gate.Known(3), IgnoresFreeze: true},
 		},
@@ -178,7 +178,7 @@ func TestOnStaleOpenCountsTheTimeOfEachQuery(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newOpenFixture()
 			f.runRounds(t, 10*time.Minute)
-			f.wantPending(t, "while every query succeeds", gate.ReasonFleetConditionUnmet)
+			f.wantPending(t, "while every query succeeds", gate.ReasonFleetRequirementUnmet)
 			tc.fail(f)
 			f.clock.add(time.Minute)
 			f.setSampleAge(5)
@@ -256,10 +256,10 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 		}
 		return a
 	}
-	for _, scope := range []v1alpha1.ConditionScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
+	for _, scope := range []v1alpha1.RequirementScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
 		t.Run("scope "+string(scope), func(t *testing.T) {
 			f := newOpenFixture()
-			f.gate.Spec.Conditions[0].Scope = scope
+			f.gate.Spec.Requirements[0].Scope = scope
 			f.source.responses["freeze"] = series("cluster1", 1.0, "cluster2", 1.0)
 			f.runRounds(t, 10*time.Minute)
 			f.source.responses["freeze"] = query.Result{Partial: true}
@@ -281,7 +281,7 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 		f.setSampleAge(5)
 		f.wantReady(t, "after unknownAfterSeconds", ready("cluster1"))
 	})
-	t.Run("an unmet condition of the other stores stays unmet", func(t *testing.T) {
+	t.Run("an unmet requirement of the other stores stays unmet", func(t *testing.T) {
 		f := newOpenFixture()
 		unmet := series("", 0.0)
 		unmet.Partial = true
@@ -293,7 +293,7 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 	t.Run("Thanos lacks a store of another cluster", func(t *testing.T) {
 		f := newOpenFixture()
 		f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Partial: true}, f.source)
-		f.gate.Spec.Conditions[0].Scope = v1alpha1.ScopeCluster
+		f.gate.Spec.Requirements[0].Scope = v1alpha1.ScopeCluster
 		part := series("cluster1", 1.0)
 		part.Partial = true
 		f.source.responses["freeze"] = part
@@ -305,7 +305,7 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 		f.runRounds(t, 30*time.Second)
 		f.wantReady(t, "cluster1 has no data, and cluster2 is complete", outcome{Cluster: "cluster2", Room: gate.Known(3)})
 	})
-	t.Run("Thanos lacks a store, and a condition on the fleet names clusters", func(t *testing.T) {
+	t.Run("Thanos lacks a store, and a requirement on the fleet names clusters", func(t *testing.T) {
 		f := newOpenFixture()
 		f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Partial: true}, f.source)
 		part := series("cluster1", 1.0)
@@ -317,14 +317,14 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 		part.Partial = true
 		f.source.responses["freeze"] = part
 		f.runRounds(t, 30*time.Second)
-		f.wantPending(t, "while only a sum over the stores meets the condition", gate.ReasonNoMetrics)
+		f.wantPending(t, "while only a sum over the stores meets the requirement", gate.ReasonNoMetrics)
 	})
 	// A store that is gone could hide frozen, and then cluster1 would pass.
-	t.Run("Thanos lacks a store, and a condition reads the series of other clusters", func(t *testing.T) {
-		for _, scope := range []v1alpha1.ConditionScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
+	t.Run("Thanos lacks a store, and a requirement reads the series of other clusters", func(t *testing.T) {
+		for _, scope := range []v1alpha1.RequirementScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
 			f := newOpenFixture()
 			f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster", Partial: true}, f.source)
-			f.gate.Spec.Conditions[0].Scope, f.gate.Spec.Conditions[0].Query = scope, "freeze unless on () (frozen == 1)"
+			f.gate.Spec.Requirements[0].Scope, f.gate.Spec.Requirements[0].Query = scope, "freeze unless on () (frozen == 1)"
 			part := series("cluster1", 1.0)
 			part.Partial = true
 			f.source.responses["freeze"] = part
@@ -332,10 +332,10 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 			f.wantPending(t, "because of "+string(scope), gate.ReasonNoMetrics)
 		}
 	})
-	t.Run("a part of the data meets no condition", func(t *testing.T) {
-		for _, scope := range []v1alpha1.ConditionScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
+	t.Run("a part of the data meets no requirement", func(t *testing.T) {
+		for _, scope := range []v1alpha1.RequirementScope{v1alpha1.ScopeFleet, v1alpha1.ScopeCluster} {
 			f := newOpenFixture()
-			f.gate.Spec.Conditions[0].Scope = scope
+			f.gate.Spec.Requirements[0].Scope = scope
 			f.source.responses["freeze"] = series("cluster1", 1.0, "cluster2", 1.0)
 			f.runRounds(t, 10*time.Minute)
 			f.wantReady(t, "while responses are complete", outcome{Cluster: "cluster1", Room: gate.Known(3)})
@@ -353,7 +353,7 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 	})
 	t.Run("an endpoint per cluster", func(t *testing.T) {
 		f := newOpenFixture()
-		f.gate.Spec.Conditions[0].Scope = v1alpha1.ScopeCluster
+		f.gate.Spec.Requirements[0].Scope = v1alpha1.ScopeCluster
 		f.source.responses["freeze"] = failedEndpoints("cluster2")
 		f.runRounds(t, 10*time.Minute)
 		f.wantReady(t, "after the endpoint of cluster2 has failed for 10 min", ready("cluster2"))
@@ -361,9 +361,9 @@ func TestOnStaleOpenWithIncompleteResponses(t *testing.T) {
 		f.gate.Clusters = slices.Clone(f.gate.Clusters[:1])
 		f.runRounds(t, 30*time.Second)
 		f.wantPending(t, "after the endpoint of cluster1 has failed for 30 s", gate.ReasonNoMetrics)
-		f.gate.Spec.Conditions[0].Scope, f.gate.Generation = v1alpha1.ScopeFleet, 2
-		f.wantPending(t, "for a condition on the fleet, after 30 s", gate.ReasonNoMetrics)
+		f.gate.Spec.Requirements[0].Scope, f.gate.Generation = v1alpha1.ScopeFleet, 2
+		f.wantPending(t, "for a requirement on the fleet, after 30 s", gate.ReasonNoMetrics)
 		f.runRounds(t, 5*time.Minute)
-		f.wantReady(t, "for a condition on the fleet, after 5 min", ready("cluster1"))
+		f.wantReady(t, "for a requirement on the fleet, after 5 min", ready("cluster1"))
 	})
 }

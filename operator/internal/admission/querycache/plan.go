@@ -36,9 +36,9 @@ type queryPlan struct {
 	// queries in the order of execution. The first returns the sample times, and the second those of the
 	// quota if the plan queries them.
 	queries []renderedQuery
-	// skippedConditions are the names of the conditions that do not apply to these facts.
-	skippedConditions []string
-	usedAt            time.Time
+	// skippedRequirements are the names of the requirements that do not apply to these facts.
+	skippedRequirements []string
+	usedAt              time.Time
 	// refreshAfter is the oldest permitted start of the queries after the next refresh.
 	refreshAfter time.Time
 	// completedAt is the end of the last refresh.
@@ -94,16 +94,16 @@ func (c *Cache) lastCompleted(p *queryPlan) time.Time {
 }
 
 // newPlan renders the gate's queries, with the cluster label of the source. A query per shape
-// is rendered for each pod set, a condition only for the first one, which has the most devices
+// is rendered for each pod set, a requirement only for the first one, which has the most devices
 // per pod. A prerequisite that the workload does not refer to is not queried, and neither is a
-// condition about a profile that the workload does not have.
+// requirement about a profile that the workload does not have.
 func newPlan(key gatestate.QueryKey, g gatestate.Gate, f shape.Facts) *queryPlan {
 	p := &queryPlan{key: key, ttl: ttlOf(&g.Spec)}
 	for _, q := range gate.Queries(&g.Spec, key.ClusterLabel) {
 		switch {
 		case q.Remote && !f.Remote, q.Reclaims && !f.Reclaims:
 		case q.Prerequisite != "" && !f.RefersTo(q.Prerequisite):
-		case q.Condition != nil || !q.PerShape:
+		case q.Requirement != nil || !q.PerShape:
 			p.add(q, f, 0)
 		default:
 			for i := range f.PodSets {
@@ -123,8 +123,8 @@ func (p *queryPlan) add(q gate.Query, f shape.Facts, podSet int) {
 		p.queries = append(p.queries, r)
 		return
 	}
-	if q.Condition != nil {
-		p.skippedConditions = append(p.skippedConditions, q.Condition.Name)
+	if q.Requirement != nil {
+		p.skippedRequirements = append(p.skippedRequirements, q.Requirement.Name)
 	}
 	if q.Expr = q.Default; q.Expr != "" {
 		p.queries = append(p.queries, p.render(q, f, podSet))
@@ -190,7 +190,7 @@ func lacksProfile(used []string, vars map[string]string) bool {
 // Results of these queries keep their age for the gate's decision. The other queries rank
 // clusters and complete messages.
 func (q *renderedQuery) decidesAdmission() bool {
-	return q.Condition != nil || q.Name == gate.QuerySampleTime || q.measuresRoom()
+	return q.Requirement != nil || q.Name == gate.QuerySampleTime || q.measuresRoom()
 }
 
 // measuresRoom reports whether the ledger is subtracted from the query's result. Such a
@@ -204,7 +204,7 @@ func (q *renderedQuery) returnsQuota() bool {
 	return q.Name == gate.QueryQuota || q.Name == gate.QueryCPUQuota || q.Name == gate.QueryMemoryQuota
 }
 
-// isFleetScoped reports whether the query is a condition on the fleet as a whole.
+// isFleetScoped reports whether the query is a requirement on the fleet as a whole.
 func (q *renderedQuery) isFleetScoped() bool {
-	return q.Condition != nil && q.Condition.Scope == v1alpha1.ScopeFleet
+	return q.Requirement != nil && q.Requirement.Scope == v1alpha1.ScopeFleet
 }

@@ -44,8 +44,8 @@ func TestPlanEscapesFacts(t *testing.T) {
 // The queries of a gate fit every source: $cluster_label is the label of the source.
 func TestPlanExpandsTheClusterLabel(t *testing.T) {
 	f := newFixture(v1alpha1.PlacementGateSpec{
-		Queries:    v1alpha1.GateQueries{Fit: `sum by ($cluster_label) (free{model="$model"})`},
-		Conditions: []v1alpha1.GateCondition{{Name: "power", Query: `max by ($cluster_label) (power_ok)`, Scope: v1alpha1.ScopeCluster}},
+		Queries:      v1alpha1.GateQueries{Fit: `sum by ($cluster_label) (free{model="$model"})`},
+		Requirements: []v1alpha1.GateRequirement{{Name: "power", Query: `max by ($cluster_label) (power_ok)`, Scope: v1alpha1.ScopeCluster}},
 	})
 	f.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "site"}, f.source)
 	f.results(t)
@@ -140,7 +140,7 @@ func TestPlanKeepsResultsWhileTheyMayDecide(t *testing.T) {
 		{"unknownAfter with onStale Open", v1alpha1.GateFreshness{OnStale: v1alpha1.StaleOpen, UnknownAfterSeconds: 300}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newFixture(v1alpha1.PlacementGateSpec{Freshness: tc.freshness, Conditions: []v1alpha1.GateCondition{
+			f := newFixture(v1alpha1.PlacementGateSpec{Freshness: tc.freshness, Requirements: []v1alpha1.GateRequirement{
 				{Name: "freeze", Query: `freeze`, Scope: v1alpha1.ScopeFleet},
 			}})
 			f.source.responses["floor("], f.source.responses["freeze"] = series("cluster1", 3.0), series("", 0.0)
@@ -150,8 +150,8 @@ func TestPlanKeepsResultsWhileTheyMayDecide(t *testing.T) {
 			f.clock.add(299 * time.Second)
 			f.cleanUp()
 			got, fleet := f.results(t)
-			if !fleet.Conditions[0].EvaluatedAt.Equal(noon) || !got["cluster1"].SampledAt.Equal(noon.Add(-5*time.Second)) {
-				t.Errorf("299 s after the last success: %+v, sampled at %s", fleet.Conditions[0], got["cluster1"].SampledAt)
+			if !fleet.Requirements[0].EvaluatedAt.Equal(noon) || !got["cluster1"].SampledAt.Equal(noon.Add(-5*time.Second)) {
+				t.Errorf("299 s after the last success: %+v, sampled at %s", fleet.Requirements[0], got["cluster1"].SampledAt)
 			}
 			f.clock.add(301 * time.Second)
 			if f.cleanUp(); len(f.Cache.results) != 0 || len(f.plans) != 0 {

@@ -20,7 +20,7 @@ func profileGate() v1alpha1.PlacementGateSpec {
 			Capacity:   `sum by (cluster) (own_capacity) / $profile_duration`,
 			Preference: `sum by (cluster) (own_preference) * $profile_duration`,
 		},
-		Conditions: []v1alpha1.GateCondition{
+		Requirements: []v1alpha1.GateRequirement{
 			{Name: "memory", Query: `max by (cluster) (memory_bytes) > bool 1.15 * $profile_memory_peak`, Scope: v1alpha1.ScopeCluster},
 			{Name: "window", Query: `min(window_seconds) > bool $profile_duration`, Scope: v1alpha1.ScopeFleet},
 			{Name: "power", Query: `max by (cluster) (power_ok)`, Scope: v1alpha1.ScopeCluster},
@@ -48,8 +48,8 @@ func TestQueriesWithAProfile(t *testing.T) {
 		profile *shape.Profile
 		queries []string // by ownQueries
 		skipped []string
-		// conditions are those of the cluster.
-		conditions []string
+		// requirements are those of the cluster.
+		requirements []string
 		// defaults are the fields whose default queries run.
 		defaults []string
 	}{
@@ -69,7 +69,7 @@ func TestQueriesWithAProfile(t *testing.T) {
 			if diff := cmp.Diff(tc.queries, ownQueries(f)); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(tc.skipped, fleet.SkippedConditions); diff != "" {
+			if diff := cmp.Diff(tc.skipped, fleet.SkippedRequirements); diff != "" {
 				t.Error(diff)
 			}
 			for _, metric := range []string{"plimsoll_devices:sum", "plimsoll_free_devices:sum"} {
@@ -78,11 +78,11 @@ func TestQueriesWithAProfile(t *testing.T) {
 					t.Errorf("query of %s runs: %v, want %v", metric, runs, want)
 				}
 			}
-			var conditions []string
-			for _, c := range results["cluster1"].Conditions {
-				conditions = append(conditions, c.Name)
+			var requirements []string
+			for _, c := range results["cluster1"].Requirements {
+				requirements = append(requirements, c.Name)
 			}
-			if diff := cmp.Diff(tc.conditions, conditions); diff != "" {
+			if diff := cmp.Diff(tc.requirements, requirements); diff != "" {
 				t.Error(diff)
 			}
 			if fleet.Problem != "" {
@@ -105,7 +105,7 @@ func TestRoomQueriesCanNotUseProfiles(t *testing.T) {
 func TestProfilesDoNotChangeOtherGates(t *testing.T) {
 	queries := func(profile *shape.Profile) []string {
 		f := newFixture(v1alpha1.PlacementGateSpec{Profiles: &v1alpha1.GateProfiles{},
-			Conditions: []v1alpha1.GateCondition{{Name: "power", Query: `max by (cluster) (power_ok)`, Scope: v1alpha1.ScopeCluster}}})
+			Requirements: []v1alpha1.GateRequirement{{Name: "power", Query: `max by (cluster) (power_ok)`, Scope: v1alpha1.ScopeCluster}}})
 		f.facts.PodSets[0].Profile = profile
 		f.results(t)
 		slices.Sort(f.source.queries)

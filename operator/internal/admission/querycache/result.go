@@ -41,7 +41,7 @@ type cachedResult struct {
 	// localQueues are the ClusterQueues of LocalQueues by cluster and namespace/name, in the result of that query.
 	localQueues map[string]map[string]string
 	// unmappedValues are the values of series that name none of the clusters. Only
-	// conditions on the fleet use them.
+	// requirements on the fleet use them.
 	unmappedValues []float64
 
 	// incomplete is true if the response lacks clusters or stores.

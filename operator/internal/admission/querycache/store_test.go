@@ -53,7 +53,7 @@ func TestStoreKeepsASharedResultForAllGates(t *testing.T) {
 			f.clock.add(3 * time.Minute)
 			f.cleanUp()
 			f.gate, f.source.err = longer, errors.New("timeout")
-			f.wantPending(t, "after the shorter TTL", gate.ReasonFleetConditionUnmet)
+			f.wantPending(t, "after the shorter TTL", gate.ReasonFleetRequirementUnmet)
 		})
 	}
 }

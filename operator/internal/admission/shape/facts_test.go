@@ -125,7 +125,7 @@ func TestVarsOfLabels(t *testing.T) {
 // facts, so that they keep no two workloads apart.
 func TestVarsOfLabelsAndAnnotations(t *testing.T) {
 	spec := &v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Preference: `max by (cluster) (dataset_present{dataset="$annotation_example_com_dataset"})`},
-		Conditions: []v1alpha1.GateCondition{{Query: `tier{tier="$label_tier",team="$label_team",long="$annotation_long",two="$label_a_b"}`}}}
+		Requirements: []v1alpha1.GateRequirement{{Query: `tier{tier="$label_tier",team="$label_team",long="$annotation_long",two="$label_a_b"}`}}}
 	wl := &kueue.Workload{}
 	wl.Labels, wl.Annotations = map[string]string{"team": "vision", "tier": "free"}, map[string]string{"tier": "other", "long": strings.Repeat("x", 300)}
 	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container("nvidia.com/gpu", "8")}}}}}

@@ -26,8 +26,8 @@ var labelVariable = regexp.MustCompile(`\$(label_|annotation_)(\w+)`)
 func labelsRead(spec *v1alpha1.PlacementGateSpec) map[string]bool {
 	q := &spec.Queries
 	queries := []string{q.Fit, q.Quota, q.Headroom, q.Capacity, q.Preference, q.EmptyFit, q.SampleTime}
-	for i := range spec.Conditions {
-		queries = append(queries, spec.Conditions[i].Query)
+	for i := range spec.Requirements {
+		queries = append(queries, spec.Requirements[i].Query)
 	}
 	var names map[string]bool
 	for _, match := range labelVariable.FindAllStringSubmatch(strings.Join(queries, "\n"), -1) {

@@ -39,7 +39,7 @@ const (
 func UsesProfiles(spec *v1alpha1.PlacementGateSpec) bool {
 	uses := func(query string) bool { return strings.Contains(query, "$profile_") }
 	return slices.ContainsFunc([]string{spec.Queries.Headroom, spec.Queries.Capacity, spec.Queries.Preference}, uses) ||
-		slices.ContainsFunc(spec.Conditions, func(c v1alpha1.GateCondition) bool { return uses(c.Query) })
+		slices.ContainsFunc(spec.Requirements, func(c v1alpha1.GateRequirement) bool { return uses(c.Query) })
 }
 
 // profileOf returns the profile on a device model. For any model, the largest values of all models

@@ -112,11 +112,11 @@ func TestUsesProfiles(t *testing.T) {
 		spec v1alpha1.PlacementGateSpec
 		want bool
 	}{
-		"none":        {v1alpha1.PlacementGateSpec{Profiles: &v1alpha1.GateProfiles{}, Queries: v1alpha1.GateQueries{Headroom: "up"}}, false},
-		"headroom":    {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Headroom: query}}, true},
-		"capacity":    {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Capacity: query}}, true},
-		"preference":  {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Preference: `max by (cluster) (devices{model="$profile_best_model"})`}}, true},
-		"a condition": {v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{{Name: "a", Query: "up"}, {Name: "b", Query: query}}}, true},
+		"none":          {v1alpha1.PlacementGateSpec{Profiles: &v1alpha1.GateProfiles{}, Queries: v1alpha1.GateQueries{Headroom: "up"}}, false},
+		"headroom":      {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Headroom: query}}, true},
+		"capacity":      {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Capacity: query}}, true},
+		"preference":    {v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Preference: `max by (cluster) (devices{model="$profile_best_model"})`}}, true},
+		"a requirement": {v1alpha1.PlacementGateSpec{Requirements: []v1alpha1.GateRequirement{{Name: "a", Query: "up"}, {Name: "b", Query: query}}}, true},
 	} {
 		if got := UsesProfiles(&tc.spec); got != tc.want {
 			t.Errorf("%s: %v", name, got)

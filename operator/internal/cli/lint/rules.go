@@ -192,15 +192,15 @@ func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
 			continue
 		}
 		l.checkQuery(d, path, q.Expr, q.Variables(), querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel,
-			AbsentMeets: q.Condition != nil && q.Condition.Absent == v1alpha1.AbsentMet})
+			AbsentMeets: q.Requirement != nil && q.Requirement.Absent == v1alpha1.AbsentMet})
 	}
 }
 
 // gateQueryPath returns the path of a gate's query, and whether the gate sets it.
 func gateQueryPath(spec *v1alpha1.PlacementGateSpec, q gate.Query) (path string, set bool) {
-	if q.Condition != nil {
-		i := slices.IndexFunc(spec.Conditions, func(c v1alpha1.GateCondition) bool { return c.Name == q.Condition.Name })
-		return fmt.Sprintf("spec.conditions[%d].query", i), true
+	if q.Requirement != nil {
+		i := slices.IndexFunc(spec.Requirements, func(c v1alpha1.GateRequirement) bool { return c.Name == q.Requirement.Name })
+		return fmt.Sprintf("spec.requirements[%d].query", i), true
 	}
 	if q.Prerequisite != "" {
 		i := slices.IndexFunc(spec.Prerequisites, func(p v1alpha1.GatePrerequisite) bool { return p.Kind == q.Prerequisite })
@@ -216,9 +216,9 @@ func gateQueryPath(spec *v1alpha1.PlacementGateSpec, q gate.Query) (path string,
 // useOf returns what the result of a gate's query is used for.
 func useOf(q gate.Query) querylint.Use {
 	switch {
-	case q.Condition != nil && q.Condition.Scope == v1alpha1.ScopeFleet:
+	case q.Requirement != nil && q.Requirement.Scope == v1alpha1.ScopeFleet:
 		return querylint.FleetCondition
-	case q.Condition != nil, q.Prerequisite != "":
+	case q.Requirement != nil, q.Prerequisite != "":
 		return querylint.Condition
 	case q.Name == gate.QuerySampleTime, q.Name == gate.QueryQuotaTime:
 		return querylint.Time
@@ -238,13 +238,13 @@ func (l *linter) checkReferences() {
 		if !isGate {
 			continue
 		}
-		for i, ref := range g.Spec.Policies {
-			p, ok := published[ref.Policy]
+		for i, ref := range g.Spec.Scores {
+			p, ok := published[ref.ResourceName]
 			if !ok {
 				continue
 			}
-			if names := scoreNames(p); !slices.ContainsFunc(names, func(name string) bool { return matchesName(name, ref.Score) }) {
-				l.add(o.doc, fmt.Sprintf("spec.policies[%d].score", i), "ScoringPolicy %s does not publish the score %q; its scores are %s", p.Name, ref.Score, strings.Join(names, ", "))
+			if names := scoreNames(p); !slices.ContainsFunc(names, func(name string) bool { return matchesName(name, ref.ScoreName) }) {
+				l.add(o.doc, fmt.Sprintf("spec.scores[%d].scoreName", i), "ScoringPolicy %s does not publish the score %q; its scores are %s", p.Name, ref.ScoreName, strings.Join(names, ", "))
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func decideConditions(in *input, configured condition.Decision) []conditionDecis
 		{v1alpha1.ConditionReady, decideReady(in)},
 		{v1alpha1.ConditionQueriesValid, decideQueriesValid(in)},
 		{v1alpha1.ConditionQueriesSucceeding, decideQueriesSucceeding(in)},
-		{v1alpha1.ConditionConditionsMeetable, decideConditionsMeetable(in)},
+		{v1alpha1.ConditionRequirementsMeetable, decideRequirementsMeetable(in)},
 		{v1alpha1.ConditionPlacementFound, decidePlacementFound(in)},
 		{v1alpha1.ConditionConfigured, configured},
 		{v1alpha1.ConditionScoresFound, decideScoresFound(in)},
@@ -73,12 +73,12 @@ func decideReady(in *input) condition.Decision {
 	return condition.True(v1alpha1.ReasonDeciding, "decides over "+countClusters(in))
 }
 
-// decideConditionsMeetable reports the gate's own conditions that exclude every cluster.
-func decideConditionsMeetable(in *input) condition.Decision {
+// decideRequirementsMeetable reports the gate's requirements that exclude every cluster.
+func decideRequirementsMeetable(in *input) condition.Decision {
 	if in.faults.Excluding != "" {
 		return condition.False(v1alpha1.ReasonNoneEligible, in.faults.Excluding)
 	}
-	return condition.True(v1alpha1.ReasonMeetable, "each condition was met by a cluster when it was last tested")
+	return condition.True(v1alpha1.ReasonMeetable, "each requirement was met by a cluster when it was last tested")
 }
 
 func decideQueriesValid(in *input) condition.Decision {
@@ -123,8 +123,8 @@ func noDecisionsMessage(in *input) string {
 // decideScoresFound names the scores that no decided cluster has.
 func decideScoresFound(in *input) condition.Decision {
 	var missing []string
-	for _, p := range in.gate.Spec.Policies {
-		key := gate.ScoreKey(p.Policy, p.Score)
+	for _, p := range in.gate.Spec.Scores {
+		key := gate.ScoreKey(p.ResourceName, p.ScoreName)
 		if !slices.ContainsFunc(in.clusters, func(c gatestate.Cluster) bool { _, ok := c.Scores[key]; return ok }) {
 			missing = append(missing, key)
 		}

@@ -39,17 +39,17 @@ func TestDecideConditions(t *testing.T) {
 		{"queries succeed", func(*input) {}, v1alpha1.ConditionQueriesSucceeding, "True", "Succeeding", "every recent query returned a complete result"},
 		{"queries fail", func(in *input) { in.faults.Failing = "failing: fit: timeout" },
 			v1alpha1.ConditionQueriesSucceeding, "False", "QueriesFailing", "failing: fit: timeout"},
-		{"conditions are met", func(*input) {}, v1alpha1.ConditionConditionsMeetable, "True", "Meetable", "each condition was met by a cluster when it was last tested"},
-		{"a condition excludes all", func(in *input) { in.faults.Excluding = "condition x is 0 for each cluster" },
-			v1alpha1.ConditionConditionsMeetable, "False", "NoneEligible", "condition x is 0 for each cluster"},
-		{"a gate whose condition excludes all", func(in *input) { in.faults.Excluding = "condition x is 0 for each cluster" },
-			v1alpha1.ConditionReady, "True", "NoneEligible", "decides over 2 clusters, of which none is eligible: condition x is 0 for each cluster"},
+		{"requirements are met", func(*input) {}, v1alpha1.ConditionRequirementsMeetable, "True", "Meetable", "each requirement was met by a cluster when it was last tested"},
+		{"a requirement excludes all", func(in *input) { in.faults.Excluding = "requirement x is 0 for each cluster" },
+			v1alpha1.ConditionRequirementsMeetable, "False", "NoneEligible", "requirement x is 0 for each cluster"},
+		{"a gate whose requirement excludes all", func(in *input) { in.faults.Excluding = "requirement x is 0 for each cluster" },
+			v1alpha1.ConditionReady, "True", "NoneEligible", "decides over 2 clusters, of which none is eligible: requirement x is 0 for each cluster"},
 		{"several clusters", func(*input) {}, v1alpha1.ConditionMultipleCandidates, "True", "SeveralClusters",
 			"Placement plimsoll-system/gpu has decided several clusters"},
 		{"single cluster", func(in *input) { in.clusters = in.clusters[:1] }, v1alpha1.ConditionMultipleCandidates, "False", "OneCluster",
 			"Placement plimsoll-system/gpu has decided a single cluster, so the gate has no choice; leave the Placement's numberOfClusters unset"},
 		{"missing score", func(in *input) {
-			in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "totla", Use: v1alpha1.UsePrefer}}
+			in.gate.Spec.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "totla", Use: v1alpha1.UsePrefer}}
 		}, v1alpha1.ConditionScoresFound, "False", "NoSuchScore", "no decided cluster has an AddOnPlacementScore with fleet/totla"},
 		{"configuration", func(*input) {}, v1alpha1.ConditionConfigured, "True", "Written", "written"},
 		{"only dispatcher", func(*input) {}, v1alpha1.ConditionDispatcherMatches, "True", "OnlyDispatcher", "no other component nominates clusters"},

@@ -74,7 +74,7 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 		return nil, err
 	}
 	for _, name := range names {
-		scores, err := r.gatherScores(ctx, name, g.Spec.Policies)
+		scores, err := r.gatherScores(ctx, name, g.Spec.Scores)
 		if err != nil {
 			return nil, err
 		}
@@ -91,17 +91,17 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 
 // gatherScores returns the scores of a cluster that the policies name. A score that is not
 // published is absent from the result.
-func (r *Reconciler) gatherScores(ctx context.Context, cluster string, policies []v1alpha1.GatePolicy) (map[string]gate.Score, error) {
+func (r *Reconciler) gatherScores(ctx context.Context, cluster string, policies []v1alpha1.GateScore) (map[string]gate.Score, error) {
 	scores := map[string]gate.Score{}
 	for _, p := range policies {
-		published, err := hubstate.PlacementScore(ctx, r.client, cluster, p.Policy)
+		published, err := hubstate.PlacementScore(ctx, r.client, cluster, p.ResourceName)
 		if err != nil {
 			return nil, err
 		}
 		if published == nil {
 			continue
 		}
-		key := gate.ScoreKey(p.Policy, p.Score)
+		key := gate.ScoreKey(p.ResourceName, p.ScoreName)
 		if score, ok := gate.ScoresOf(published)[key]; ok {
 			scores[key] = score
 		}

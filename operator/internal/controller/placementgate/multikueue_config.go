@@ -105,7 +105,7 @@ func ownerOf(obj client.Object) string { return obj.GetLabels()[v1alpha1.Managed
 func rankClusters(in *input, now time.Time) []membership.Ranked {
 	ranked := make([]membership.Ranked, 0, len(in.clusters))
 	for _, c := range in.clusters {
-		ranked = append(ranked, membership.Ranked{Name: c.Name, Points: gate.Preferred(c.Scores, in.gate.Spec.Policies, now)})
+		ranked = append(ranked, membership.Ranked{Name: c.Name, Points: gate.Preferred(c.Scores, in.gate.Spec.Scores, now)})
 	}
 	return ranked
 }

@@ -91,7 +91,7 @@ func TestForeignConfigStopsTheGate(t *testing.T) {
 func TestMembersFollowPreferredScoresWithoutNomination(t *testing.T) {
 	in := newInput("expired", "unusable", "missing", "good")
 	in.nominate = false
-	in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}, {Policy: "fleet", Score: "health", Use: v1alpha1.UseRequire}}
+	in.gate.Spec.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UsePrefer}, {ResourceName: "fleet", ScoreName: "health", Use: v1alpha1.UseRequire}}
 	in.clusters[0].Scores = map[string]gate.Score{"fleet/total": {Value: 90, ValidUntil: now.Add(-time.Second)}}
 	in.clusters[1].Scores = map[string]gate.Score{"fleet/total": {Value: -100}}
 	in.clusters[3].Scores = map[string]gate.Score{"fleet/total": {Value: 60, ValidUntil: now.Add(time.Second)}}
@@ -106,7 +106,7 @@ func TestMembersFollowPreferredScoresWithoutNomination(t *testing.T) {
 
 func TestMembersAreSortedWithNomination(t *testing.T) {
 	in := newInput("cluster2", "cluster1")
-	in.gate.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
+	in.gate.Spec.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UsePrefer}}
 	in.clusters[0].Scores = map[string]gate.Score{"fleet/total": {Value: 90}}
 	in.config = newConfig("plimsoll-gpu", "gpu", "cluster1", "cluster2")
 	var history membership.History

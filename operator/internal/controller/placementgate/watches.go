@@ -49,8 +49,8 @@ func usesPlacementDecision(spec *v1alpha1.PlacementGateSpec, decision client.Obj
 }
 
 func usesPlacementScore(spec *v1alpha1.PlacementGateSpec, score client.Object) bool {
-	for _, p := range spec.Policies {
-		if p.Policy == score.GetName() {
+	for _, p := range spec.Scores {
+		if p.ResourceName == score.GetName() {
 			return true
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestAffectedGates(t *testing.T) {
 	g := newGate()
-	g.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total"}}
+	g.Spec.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total"}}
 	unrelated := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "unrelated"}}
 	clock := now
 	r, _ := newReconciler(t, &clock, interceptor.Funcs{}, g, unrelated)

@@ -93,7 +93,7 @@ func (r *Reconciler) explainDecision(ctx context.Context, s *lifecycle.Situation
 		return err
 	}
 	e.Facts = s.JobFacts()
-	e.Problem, e.Conditions, e.SkippedConditions = s.Room.Fleet.Problem, s.Room.Fleet.Conditions, s.Room.Fleet.SkippedConditions
+	e.Problem, e.Requirements, e.SkippedRequirements = s.Room.Fleet.Problem, s.Room.Fleet.Requirements, s.Room.Fleet.SkippedRequirements
 	e.Rank, e.Preceding = s.Rank(), ""
 	if s.Room.Preceding.Name != "" {
 		e.Preceding = s.Room.Preceding.String()

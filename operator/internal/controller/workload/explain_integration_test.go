@@ -24,7 +24,7 @@ import (
 func TestExplainReportsWriteTimeOfScores(t *testing.T) {
 	g := NewWithT(t)
 	tg := newTestGate(t, "scores", func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
+		pg.Spec.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UsePrefer}}
 	})
 	tg.connect("scores-1", "scores-2")
 	fleet.reset(map[string]*clusterMetrics{"scores-1": {0, 4, 4, 64}, "scores-2": {0, 4, 4, 64}})

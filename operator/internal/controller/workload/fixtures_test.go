@@ -63,8 +63,8 @@ type fakeSource struct {
 	// holders are the series of pods that hold devices.
 	holders    []query.Sample
 	holdersErr error
-	// conditions are the values of the condition maintenance_free.
-	conditions map[string]float64
+	// requirements are the values of the requirement maintenance_free.
+	requirements map[string]float64
 }
 
 func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.Result, error) {
@@ -86,7 +86,7 @@ func (s *fakeSource) Query(_ context.Context, expr string, _ time.Time) (query.R
 		labels := map[string]string{"cluster": cluster}
 		switch {
 		case strings.Contains(expr, "maintenance_free"):
-			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: s.conditions[cluster]})
+			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: s.requirements[cluster]})
 		case strings.Contains(expr, "sample_timestamp"):
 			result.Samples = append(result.Samples, query.Sample{Labels: labels, Value: float64(s.clock.now().Add(-cmp.Or(s.age, 5*time.Second)).Unix())})
 		case strings.Contains(expr, "kueue_unreserved_quota"):

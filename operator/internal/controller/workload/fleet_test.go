@@ -31,8 +31,8 @@ type fakePrometheus struct {
 	unreservedQuota map[string]float64
 	// withQuotaMetrics are the clusters whose Kueue exports quota metrics.
 	withQuotaMetrics []string
-	// conditions maps a query to the clusters for which the result is 1.
-	conditions map[string][]string
+	// requirements maps a query to the clusters for which the result is 1.
+	requirements map[string][]string
 	// sampledAt is the time of all samples; zero = now.
 	sampledAt time.Time
 	// err is returned for every query.
@@ -48,7 +48,7 @@ var fleet = &fakePrometheus{clusters: map[string]*clusterMetrics{}}
 func (p *fakePrometheus) reset(clusters map[string]*clusterMetrics) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clusters, p.unreservedQuota, p.withQuotaMetrics, p.conditions = clusters, nil, nil, nil
+	p.clusters, p.unreservedQuota, p.withQuotaMetrics, p.requirements = clusters, nil, nil, nil
 	p.sampledAt, p.err, p.failingQuery = time.Time{}, nil, ""
 }
 
@@ -69,7 +69,7 @@ func (p *fakePrometheus) Query(_ context.Context, expr string, _ time.Time) (que
 	if expr == p.failingQuery {
 		return query.Result{}, errors.New("too heavy")
 	}
-	if clusters, ok := p.conditions[expr]; ok {
+	if clusters, ok := p.requirements[expr]; ok {
 		return resultOfOnes(clusters), nil
 	}
 	if strings.HasPrefix(expr, "count by (cluster) (cluster_queue:") {

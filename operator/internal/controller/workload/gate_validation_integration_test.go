@@ -30,7 +30,7 @@ func TestInvalidGateIsRejected(t *testing.T) {
 			s.Freshness.MaxSampleAgeSeconds, s.Freshness.UnknownAfterSeconds = 120, 119
 		}, "unknownAfterSeconds must not be smaller than maxSampleAgeSeconds"},
 		{"minimum of a preferred score", func(s *v1alpha1.PlacementGateSpec) {
-			s.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Minimum: &minimum}}
+			s.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total", Minimum: &minimum}}
 		}, "minimum is allowed only with use: Require"},
 		{"podSetUpdates with multiKueue", func(s *v1alpha1.PlacementGateSpec) {
 			s.PodSetUpdates = &v1alpha1.GatePodSetUpdates{NodeSelector: map[string]string{clusterLabel: "vk-{cluster}"}}
@@ -87,7 +87,7 @@ func TestValidGateIsAccepted(t *testing.T) {
 			s.Prerequisites = []v1alpha1.GatePrerequisite{{Kind: v1alpha1.PrerequisiteSecret}, {Kind: v1alpha1.PrerequisiteRuntimeClass, Query: "x"}}
 		}},
 		{"minimum of a required score", func(s *v1alpha1.PlacementGateSpec) {
-			s.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}
+			s.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ const (
 	withoutMetrics    = " is chosen without metrics: no cluster has usable metrics and onStale is Open"
 	staleSamples      = "has samples older than 2m0s"
 	notLeader         = "is not the leader"
-	unclosedParen     = "conditions/power: 1:40: unclosed left parenthesis"
+	unclosedParen     = "requirements/power: 1:40: unclosed left parenthesis"
 )
 
 func nodeTooSmall(bestCluster string, devices int) string {
@@ -44,12 +44,12 @@ func lowScore(cluster, score string) string {
 	return fmt.Sprintf("%s has a score %s below the minimum", cluster, score)
 }
 
-func conditionAbsent(cluster, condition string) string {
-	return fmt.Sprintf("%s has no series for condition %s", cluster, condition)
+func requirementAbsent(cluster, requirement string) string {
+	return fmt.Sprintf("%s has no series for requirement %s", cluster, requirement)
 }
 
-func conditionWithoutResult(condition string) string {
-	return "condition " + condition + " has no result"
+func requirementWithoutResult(requirement string) string {
+	return "requirement " + requirement + " has no result"
 }
 
 func selectorUnmet(selector string) string {

@@ -72,7 +72,7 @@ func newMetrics(reg prometheus.Registerer, ledger *ledger.Ledger, gates *gatesta
 
 // pendingReasons are the reasons for which a gate regularly keeps workloads waiting.
 var pendingReasons = []string{gate.ReasonNoDecisions, gate.ReasonNoRoom, gate.ReasonNever, gate.ReasonRuledOut, gate.ReasonStale, gate.ReasonNoMetrics,
-	gate.ReasonFleetConditionUnmet, gate.ReasonOrphanedCopy, gate.ReasonGateNotReady}
+	gate.ReasonFleetRequirementUnmet, gate.ReasonOrphanedCopy, gate.ReasonGateNotReady}
 
 // nominationReasons are the reasons of all nominations.
 var nominationReasons = []string{lifecycle.ReasonNominated, lifecycle.ReasonNominatedAgain, lifecycle.ReasonEvictionRepair,

@@ -50,7 +50,7 @@ func TestMetricsExposition(t *testing.T) {
 	want := `
 # HELP plimsoll_gate_decisions_total Decisions of the gate, by state of the admission check and reason.
 # TYPE plimsoll_gate_decisions_total counter
-plimsoll_gate_decisions_total{gate="gpu",reason="fleet_condition_unmet",state="pending"} 0
+plimsoll_gate_decisions_total{gate="gpu",reason="fleet_requirement_unmet",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="gate_not_ready",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="never",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="no_decisions",state="pending"} 0
@@ -60,7 +60,7 @@ plimsoll_gate_decisions_total{gate="gpu",reason="orphaned_copy",state="pending"}
 plimsoll_gate_decisions_total{gate="gpu",reason="ruled_out",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="stale_samples",state="pending"} 0
 plimsoll_gate_decisions_total{gate="gpu",reason="placeable",state="ready"} 1
-plimsoll_gate_decisions_total{gate="idle",reason="fleet_condition_unmet",state="pending"} 0
+plimsoll_gate_decisions_total{gate="idle",reason="fleet_requirement_unmet",state="pending"} 0
 plimsoll_gate_decisions_total{gate="idle",reason="gate_not_ready",state="pending"} 0
 plimsoll_gate_decisions_total{gate="idle",reason="never",state="pending"} 0
 plimsoll_gate_decisions_total{gate="idle",reason="no_decisions",state="pending"} 0

@@ -126,7 +126,7 @@ func gateCondition(t *testing.T, gateName, kind string) func() string {
 		if err := apiClient.Get(t.Context(), client.ObjectKey{Name: gateName}, pg); err != nil {
 			return err.Error()
 		}
-		return formatCondition(pg.Status.Conditions, kind)
+		return formatRequirement(pg.Status.Conditions, kind)
 	}
 }
 
@@ -137,11 +137,11 @@ func checkActive(t *testing.T, gateName string) func() string {
 		if err := apiClient.Get(t.Context(), client.ObjectKey{Name: gateName + "-plimsoll"}, c); err != nil {
 			return err.Error()
 		}
-		return formatCondition(c.Status.Conditions, kueue.AdmissionCheckActive)
+		return formatRequirement(c.Status.Conditions, kueue.AdmissionCheckActive)
 	}
 }
 
-func formatCondition(conditions []metav1.Condition, kind string) string {
+func formatRequirement(conditions []metav1.Condition, kind string) string {
 	c := apimeta.FindStatusCondition(conditions, kind)
 	if c == nil {
 		return "none"

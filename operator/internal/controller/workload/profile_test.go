@@ -20,7 +20,7 @@ import (
 // newProfileBench has a gate that fits the peak memory of earlier runs. Both clusters have room,
 // and only cluster2 has a device with 80 GB.
 func newProfileBench(t *testing.T) *bench {
-	b := newBench(t, v1alpha1.PlacementGateSpec{Conditions: []v1alpha1.GateCondition{
+	b := newBench(t, v1alpha1.PlacementGateSpec{Requirements: []v1alpha1.GateRequirement{
 		{Name: "memory", Query: `max by (cluster) (memory_bytes) > 1.15 * $profile_memory_peak`, Scope: v1alpha1.ScopeCluster}}})
 	b.sources.Set(query.SourceInfo{Name: "thanos", ClusterLabel: "cluster"}, query.QuerierFunc(func(ctx context.Context, expr string, at time.Time) (query.Result, error) {
 		if !strings.Contains(expr, "memory_bytes") {
@@ -60,17 +60,17 @@ func TestWorkloadGoesWhereItsProfileFits(t *testing.T) {
 	}
 }
 
-// A job that runs for the first time is not held back by a condition about its earlier runs.
+// A job that runs for the first time is not held back by a requirement about its earlier runs.
 func TestWorkloadWithoutAProfilePasses(t *testing.T) {
 	b := newProfileBench(t)
 	b.create(cached(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon))))
 	b.reconcile()
-	const want = "cluster1 has room for 9 such pods; the quota of its queue is unknown (QuotaUnknown); condition memory does not apply: the job has no profile for it yet"
+	const want = "cluster1 has room for 9 such pods; the quota of its queue is unknown (QuotaUnknown); requirement memory does not apply: the job has no profile for it yet"
 	if got := b.check(); got.State != kueue.CheckStateReady || got.Message != want {
 		t.Errorf("check %s: %s", got.State, got.Message)
 	}
 	e, err := b.Explain(t.Context(), b.key)
-	if err != nil || !slices.Equal(e.SkippedConditions, []string{"memory"}) {
-		t.Errorf("skipped conditions %v, %v", e.SkippedConditions, err)
+	if err != nil || !slices.Equal(e.SkippedRequirements, []string{"memory"}) {
+		t.Errorf("skipped requirements %v, %v", e.SkippedRequirements, err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestInvalidQueryBlocksGate(t *testing.T) {
 	g := NewWithT(t)
 	tg := newTestGate(t, "invalid", func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.Conditions = []v1alpha1.GateCondition{{Name: "power", Query: "sum by (cluster) (power{model=\"$model\"}"}}
+		pg.Spec.Requirements = []v1alpha1.GateRequirement{{Name: "power", Query: "sum by (cluster) (power{model=\"$model\"}"}}
 	})
 	g.Eventually(checkActive(t, "invalid")).Should(Equal("False InvalidQuery: " + unclosedParen))
 	g.Expect(gateCondition(t, "invalid", v1alpha1.ConditionQueriesValid)()).To(Equal(checkActive(t, "invalid")()))

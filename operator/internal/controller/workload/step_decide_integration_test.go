@@ -77,7 +77,7 @@ func TestSpreadsBurstOverClusters(t *testing.T) {
 func TestMissingScoreRejectsClustersButNotTheCheck(t *testing.T) {
 	g := NewWithT(t)
 	tg := newTestGate(t, "noscore", func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "totla", Use: v1alpha1.UseRequire}}
+		pg.Spec.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "totla", Use: v1alpha1.UseRequire}}
 	})
 	tg.connect("noscore-1", "noscore-2")
 	fleet.reset(map[string]*clusterMetrics{"noscore-1": {1, 8, 8, 64}, "noscore-2": {1, 8, 8, 64}})
@@ -144,7 +144,7 @@ func TestStaleSamples(t *testing.T) {
 			g := NewWithT(t)
 			tg := newTestGate(t, tc.name, func(pg *v1alpha1.PlacementGate) {
 				pg.Spec.Freshness.OnStale, pg.Spec.PeriodSeconds = tc.mode, 3600
-				pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}}
+				pg.Spec.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UsePrefer}}
 			})
 			tg.connect(tc.name+"-1", tc.name+"-2")
 			tg.publishScore(tc.name+"-2", 90) // first: ScoresFound is True as soon as one score is found
@@ -175,23 +175,23 @@ func TestCachedResultsBridgeSourceOutage(t *testing.T) {
 	g.Eventually(queriesSucceeding).WithTimeout(2 * waitTimeout).Should(HavePrefix("True"))
 }
 
-// The samples of the clusters stay fresh, and only the query of a fleet condition fails.
-func TestFailingFleetCondition(t *testing.T) {
+// The samples of the clusters stay fresh, and only the query of a fleet requirement fails.
+func TestFailingFleetRequirement(t *testing.T) {
 	const freeze = `fleet_is_not_frozen`
 	for _, tc := range []struct {
 		name string
 		mode v1alpha1.StaleMode
 		want string
 	}{
-		{"failing-closed", v1alpha1.StaleClosed, "Pending: fleet " + conditionWithoutResult("freeze") + "; conditions/freeze: too heavy"},
-		{"failing-open", v1alpha1.StaleOpen, "Ready: " + hasRoom("failing-open-1", 9) + quotaUnknown + "; " + conditionWithoutResult("freeze") + " and onStale is Open"},
+		{"failing-closed", v1alpha1.StaleClosed, "Pending: fleet " + requirementWithoutResult("freeze") + "; conditions/freeze: too heavy"},
+		{"failing-open", v1alpha1.StaleOpen, "Ready: " + hasRoom("failing-open-1", 9) + quotaUnknown + "; " + requirementWithoutResult("freeze") + " and onStale is Open"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			tg := newTestGate(t, tc.name, func(pg *v1alpha1.PlacementGate) {
 				pg.Spec.Freshness.OnStale, pg.Spec.Freshness.MaxSampleAgeSeconds, pg.Spec.Freshness.UnknownAfterSeconds = tc.mode, 5, 8
 				pg.Spec.WhenUnplaceable = v1alpha1.WhenUnplaceable{Mode: v1alpha1.UnplaceableYield, YieldAfterSeconds: 1}
-				pg.Spec.Conditions = []v1alpha1.GateCondition{{Name: "freeze", Query: freeze, Scope: v1alpha1.ScopeFleet}}
+				pg.Spec.Requirements = []v1alpha1.GateRequirement{{Name: "freeze", Query: freeze, Scope: v1alpha1.ScopeFleet}}
 			})
 			tg.connect(tc.name+"-1", tc.name+"-2")
 			fleet.reset(map[string]*clusterMetrics{tc.name + "-1": {9, 72, 8, 72}, tc.name + "-2": {0, 0, 0, 64}})
@@ -211,7 +211,7 @@ func TestRequiredAndPreferredScores(t *testing.T) {
 	minimum, tierPoints := int32(50), int32(20)
 	tg := newTestGate(t, "tiers", func(pg *v1alpha1.PlacementGate) {
 		pg.Spec.PeriodSeconds, pg.Spec.Advanced.TierPoints = 3600, &tierPoints
-		pg.Spec.Policies = []v1alpha1.GatePolicy{{Policy: "fleet", Score: "total", Use: v1alpha1.UsePrefer}, {Policy: "fleet", Score: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}
+		pg.Spec.Scores = []v1alpha1.GateScore{{ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UsePrefer}, {ResourceName: "fleet", ScoreName: "total", Use: v1alpha1.UseRequire, Minimum: &minimum}}
 	})
 	tg.connect("tiers-1", "tiers-2")
 	tg.publishScore("tiers-1", 30)
@@ -244,23 +244,23 @@ func TestRequiredAndPreferredScores(t *testing.T) {
 	}).Should(Equal([]string{"tiers-1"}), "20 points are the same tier, in which room decides")
 }
 
-func TestClusterAndFleetConditions(t *testing.T) {
+func TestClusterAndFleetRequirements(t *testing.T) {
 	g := NewWithT(t)
 	const power, budget = `sum by (cluster) (power_ok{namespace="conditions"})`, `sum by (cluster) (budget)`
 	tg := newTestGate(t, "conditions", func(pg *v1alpha1.PlacementGate) {
-		pg.Spec.Conditions = []v1alpha1.GateCondition{
+		pg.Spec.Requirements = []v1alpha1.GateRequirement{
 			{Name: "power", Query: strings.ReplaceAll(power, `"conditions"`, `"$namespace"`), Scope: v1alpha1.ScopeCluster},
 			{Name: "budget", Query: budget, Scope: v1alpha1.ScopeFleet}}
 	})
 	tg.connect("conditions-1", "conditions-2")
 	fleet.reset(map[string]*clusterMetrics{"conditions-1": {1, 8, 8, 64}, "conditions-2": {1, 8, 8, 64}})
-	fleet.update(func(p *fakePrometheus) { p.conditions = map[string][]string{power: nil, budget: nil} })
+	fleet.update(func(p *fakePrometheus) { p.requirements = map[string][]string{power: nil, budget: nil} })
 	wl := tg.submitGated("job", 1)
-	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(Equal("Pending: fleet condition budget is not met"))
-	fleet.update(func(p *fakePrometheus) { p.conditions[budget] = []string{"conditions-1"} })
+	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(Equal("Pending: fleet requirement budget is not met"))
+	fleet.update(func(p *fakePrometheus) { p.requirements[budget] = []string{"conditions-1"} })
 	g.Eventually(checkState(t, wl, tg.gateCheck())).Should(Equal(
-		"Pending: " + noneEligible + "; " + conditionAbsent("conditions-1", "power") + ", " + conditionAbsent("conditions-2", "power")))
-	fleet.update(func(p *fakePrometheus) { p.conditions[power] = []string{"conditions-2"} })
+		"Pending: " + noneEligible + "; " + requirementAbsent("conditions-1", "power") + ", " + requirementAbsent("conditions-2", "power")))
+	fleet.update(func(p *fakePrometheus) { p.requirements[power] = []string{"conditions-2"} })
 	g.Eventually(nominatedClusters(t, wl)).Should(Equal([]string{"conditions-2"}))
 }
 

@@ -168,7 +168,7 @@ func certainChoice(d gate.Decision) string {
 // isCertain reports whether complete metrics show that the whole workload fits on a cluster.
 func isCertain(v *gate.Verdict) bool {
 	return v.Rejection == gate.RejectNone && !v.Preempts && !v.LacksQuota && !v.QuotaUnknown && !v.WithoutMetrics && v.PartialPods == 0 && len(v.Unmeasured) == 0 &&
-		len(v.IgnoredConditions) == 0 && len(v.UnknownPrerequisites) == 0
+		len(v.IgnoredRequirements) == 0 && len(v.UnknownPrerequisites) == 0
 }
 
 // Destination returns the cluster to which the gate would send a running workload now if it waited and

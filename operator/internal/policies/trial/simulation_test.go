@@ -254,7 +254,7 @@ func (s *simulation) send(j *simJob) bool {
 	view := s.ledger.View()
 	rules := gate.RulesOf(&v1alpha1.PlacementGateSpec{})
 	if s.strategy.scores != nil {
-		rules.Policies = []v1alpha1.GatePolicy{{Policy: "models", Score: "speed", Use: v1alpha1.UsePrefer}}
+		rules.Scores = []v1alpha1.GateScore{{ResourceName: "models", ScoreName: "speed", Use: v1alpha1.UsePrefer}}
 	}
 	order := gate.Decide(j.facts, candidates, gate.Fleet{}, view, rules, 1, s.now()).Order
 	if len(order) == 0 {

@@ -23,12 +23,12 @@ func longRuns() world.Spec {
 		s.Jobs[i].Devices, s.Jobs[i].Duration = max(1, s.Jobs[i].Devices), 5*time.Minute
 	}
 	s.Settings.Gate.Profiles = &v1alpha1.GateProfiles{}
-	s.Settings.Gate.Conditions = []v1alpha1.GateCondition{{Name: "long",
+	s.Settings.Gate.Requirements = []v1alpha1.GateRequirement{{Name: "long",
 		Query: `sum by ($cluster_label) (cluster_resource_model:plimsoll_devices:sum{resource="$resource",model="$model"}) * 12 >= $profile_duration`}}
 	return s
 }
 
-// TestProfiles shows that a finished job makes a profile, and that a condition reads it for the next one of its kind.
+// TestProfiles shows that a finished job makes a profile, and that a requirement reads it for the next one of its kind.
 func TestProfiles(t *testing.T) {
 	rules, err := metrics.LoadRules(filepath.Join("..", "..", "..", "..", "rules"))
 	if err != nil {
@@ -44,7 +44,7 @@ func TestProfiles(t *testing.T) {
 					t.Errorf("%s was nominated to %v, want %s", job, got, want)
 				}
 			}
-			if message := `condition long does not apply`; !strings.Contains(w.Log(), message) {
+			if message := `requirement long does not apply`; !strings.Contains(w.Log(), message) {
 				t.Errorf("the log does not have %q", message)
 			}
 			list := &v1alpha1.JobProfileList{}

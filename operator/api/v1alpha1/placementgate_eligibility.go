@@ -1,34 +1,34 @@
 package v1alpha1
 
-// PolicyUse is the effect of a score on a gate's decisions.
+// ScoreUse is the effect of a score on a gate's decisions.
 // +kubebuilder:validation:Enum=Require;Prefer
-type PolicyUse string
+type ScoreUse string
 
 // Uses of a score.
 const (
 	// UseRequire excludes clusters whose score is below the minimum.
-	UseRequire PolicyUse = "Require"
+	UseRequire ScoreUse = "Require"
 	// UsePrefer ranks clusters by the score.
-	UsePrefer PolicyUse = "Prefer"
+	UsePrefer ScoreUse = "Prefer"
 )
 
-// GatePolicy applies one score of a ScoringPolicy to the gate's decisions.
+// GateScore applies one score of a ScoringPolicy to the gate's decisions.
 // +kubebuilder:validation:XValidation:rule="!has(self.minimum) || self.use == 'Require'",message="minimum is allowed only with use: Require; use: Prefer only ranks clusters"
-type GatePolicy struct {
+type GateScore struct {
 	// Name of the AddOnPlacementScore, which is the ScoringPolicy's name unless that states
 	// publish.name.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Policy string `json:"policy"`
-	// Name of the score within the policy, such as total.
+	ResourceName string `json:"resourceName"`
+	// Name of the score in the AddOnPlacementScore, such as total.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	Score string `json:"score"`
+	ScoreName string `json:"scoreName"`
 	// Require excludes clusters below the minimum; Prefer ranks clusters by the score.
 	// Default Prefer.
 	// +kubebuilder:default=Prefer
 	// +optional
-	Use PolicyUse `json:"use,omitempty"`
+	Use ScoreUse `json:"use,omitempty"`
 	// Lowest score in points of a cluster that takes workloads, only with use: Require.
 	// Default -99, which excludes the clusters that a policy sets to -100 for lack of data,
 	// from -100 to 100.
@@ -38,54 +38,54 @@ type GatePolicy struct {
 	Minimum *int32 `json:"minimum,omitempty"`
 }
 
-// ConditionScope is what a condition's result applies to.
+// RequirementScope is what a requirement's result applies to.
 // +kubebuilder:validation:Enum=Cluster;Fleet
-type ConditionScope string
+type RequirementScope string
 
-// Scopes of a condition.
+// Scopes of a requirement.
 const (
 	// ScopeCluster applies each series to the cluster that its label names.
-	ScopeCluster ConditionScope = "Cluster"
+	ScopeCluster RequirementScope = "Cluster"
 	// ScopeFleet applies the whole result to all clusters, such as a budget or a freeze.
-	ScopeFleet ConditionScope = "Fleet"
+	ScopeFleet RequirementScope = "Fleet"
 )
 
-// GateCondition is met when its query returns a value other than 0. If the query fails, the
+// GateRequirement is met when its query returns a value other than 0. If the query fails, the
 // last result counts for maxSampleAgeSeconds. After that workloads wait, until onStale
 // applies after unknownAfterSeconds.
-type GateCondition struct {
-	// Name of the condition, which messages and explanations show.
+type GateRequirement struct {
+	// Name of the requirement, which messages and explanations show.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 	// PromQL query. It may use the variables of spec.queries. If it uses a value of a profile that
-	// the job does not have, the condition does not apply.
+	// the job does not have, the requirement does not apply.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`
-	// Cluster: each cluster must meet the condition by itself. Fleet: any series with a value
+	// Cluster: each cluster must meet the requirement by itself. Fleet: any series with a value
 	// other than 0 meets it for all clusters. Default Cluster.
 	// +kubebuilder:default=Cluster
 	// +optional
-	Scope ConditionScope `json:"scope,omitempty"`
+	Scope RequirementScope `json:"scope,omitempty"`
 	// What a complete result without a series for a cluster means; for scope Fleet, one without any
-	// series. Unmet: the condition is not met. Met: it is met, as for counters that are born with their
+	// series. Unmet: the requirement is not met. Met: it is met, as for counters that are born with their
 	// first event. Default Unmet.
 	// +kubebuilder:default=Unmet
 	// +optional
-	Absent AbsentCondition `json:"absent,omitempty"`
+	Absent AbsentRequirement `json:"absent,omitempty"`
 }
 
-// AbsentCondition states what a condition without a series means.
+// AbsentRequirement states what a requirement without a series means.
 // +kubebuilder:validation:Enum=Unmet;Met
-type AbsentCondition string
+type AbsentRequirement string
 
-// Meanings of a condition without a series.
+// Meanings of a requirement without a series.
 const (
-	// AbsentUnmet does not meet the condition.
-	AbsentUnmet AbsentCondition = "Unmet"
-	// AbsentMet meets the condition.
-	AbsentMet AbsentCondition = "Met"
+	// AbsentUnmet does not meet the requirement.
+	AbsentUnmet AbsentRequirement = "Unmet"
+	// AbsentMet meets the requirement.
+	AbsentMet AbsentRequirement = "Met"
 )
 
 // PrerequisiteKind is a kind of objects that the pods of a workload may refer to.
