@@ -81,7 +81,7 @@ func TestHubPlacesJobsByMetricsAndLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Round(ctx)
-	if got := h.Scores("c1"); got["headroom"] != 13 || got["utilization"] != 50 || got["total"] != 31 {
+	if got := h.Scores("c1"); got["headroom"] != 13 || got["idle"] != 50 || got["total"] != 31 {
 		t.Errorf("the scores of c1 are %v, want headroom 13 (8 of 64), utilization 50, total 31", got)
 	}
 	if got := h.Scores("c2"); got["total"] != -100 {

@@ -70,7 +70,7 @@ load 5m
 var expectedResults = map[string]map[string]float64{
 	"fleet/freshness":                          {"c1": 0, "c2": 600},
 	"fleet/headroom":                           {"c1": 12, "c2": 0},
-	"fleet/utilization":                        {"c1": 0.25, "c2": 1},
+	"fleet/idle":                               {"c1": 0.25, "c2": 1},
 	"node-fit/freshness":                       {"c1": 0, "c2": 600},
 	"node-fit/fit":                             {"c1/H100": 1, "c2/L4": 0},
 	"cluster-headroom/freshness":               {"c1": 0, "c2": 600},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -24,14 +25,18 @@ type scoreTable struct{ scored map[string]bool }
 func (t *scoreTable) format(rows []row) (string, error) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "      CLUSTER\tFREE H100\tON ONE NODE\tHEADROOM\tUTILIZATION\tTOTAL\tOCM")
+	header := "      CLUSTER\tFREE H100\tON ONE NODE\tHEADROOM\tIDLE\tTOTAL"
+	if slices.ContainsFunc(rows, func(r row) bool { return r.isBest }) {
+		header += "\tOCM"
+	}
+	fmt.Fprintln(w, header)
 	for _, r := range rows {
 		mark := ""
 		if r.isBest {
-			mark = "best"
+			mark = "\tbest"
 		}
-		fmt.Fprintf(w, "      %s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.cluster, formatValue(r.free, r.cluster), formatValue(r.onOneNode, r.cluster),
-			t.formatScore(r, "headroom"), t.formatScore(r, "utilization"), t.formatScore(r, "total"), mark)
+		fmt.Fprintf(w, "      %s\t%s\t%s\t%s\t%s\t%s%s\n", r.cluster, formatValue(r.free, r.cluster), formatValue(r.onOneNode, r.cluster),
+			t.formatScore(r, "headroom"), t.formatScore(r, "idle"), t.formatScore(r, "total"), mark)
 	}
 	err := w.Flush()
 	return b.String(), err

@@ -14,9 +14,9 @@ func TestTableShowsNoScoreBeforeTheFirstOne(t *testing.T) {
 		want   string
 	}{
 		{nil, "no score yet"},
-		{map[string]int32{"headroom": -100, "utilization": -100, "total": -100}, "no score yet"},
-		{map[string]int32{"headroom": 44, "utilization": 100, "total": 72}, "44        100          72"},
-		{map[string]int32{"headroom": -100, "utilization": -100, "total": -100}, "-100      -100         -100"},
+		{map[string]int32{"headroom": -100, "idle": -100, "total": -100}, "no score yet"},
+		{map[string]int32{"headroom": 44, "idle": 100, "total": 72}, "44        100   72"},
+		{map[string]int32{"headroom": -100, "idle": -100, "total": -100}, "-100      -100  -100"},
 	} {
 		text, err := table.format([]row{{cluster: "cluster1", free: map[string]float64{"cluster1": 16}, scores: step.scores}})
 		if err != nil {

@@ -17,7 +17,7 @@ The columns of the table in each step:
   FREE H100    free H100 GPUs in the cluster
   ON ONE NODE  the most free H100 GPUs on a single node
   HEADROOM     score for free GPUs of all models: 0 (none) to 100 (64 or more)
-  UTILIZATION  score for idle GPUs: 0 (all busy) to 100 (all idle)
+  IDLE         score for idle GPUs: 0 (all busy) to 100 (all idle)
   TOTAL        mean of the two scores; -100 if the cluster has lost its fresh metrics
   OCM          "best" marks the cluster that OCM's Placement chooses
 `

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // ScoringPolicySpec describes the queries of a policy and how their results become
 // scores.
@@ -98,8 +101,8 @@ const (
 
 // ScoreSpec describes one score of a policy, or several that a query returns together.
 // +kubebuilder:validation:XValidation:rule="!has(self.nameFrom) || (has(self.weight) && self.weight == 0)",message="weight must be 0 with nameFrom: the number of scores varies"
-// +kubebuilder:validation:XValidation:rule="!has(self.nameFrom) || !has(self.minimum)",message="minimum must not be set with nameFrom"
-// +kubebuilder:validation:XValidation:rule="!has(self.nameFrom) || (has(self.missing) && has(self.missing.absent) && self.missing.absent != 'Missing')",message="missing.absent must be Worst, Omit or Fixed with nameFrom: not every cluster has every score"
+// +kubebuilder:validation:XValidation:rule="!has(self.nameFrom) || !(has(self.minimum) || has(self.maximum))",message="minimum and maximum must not be set with nameFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.nameFrom) || (has(self.missing) && has(self.missing.absent) && self.missing.absent != 'Unknown')",message="missing.absent must be Worst, Omit or Fixed with nameFrom: not every cluster has every score"
 type ScoreSpec struct {
 	// Name of the score in AddOnPlacementScores: letters, digits and hyphens, starting
 	// with a letter, at most 63 characters. With nameFrom, the first part of the names.
@@ -125,14 +128,16 @@ type ScoreSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	Weight *int32 `json:"weight,omitempty"`
-	// Lowest acceptable score, in points after normalization and damping. A cluster
-	// below it is vetoed: this score and the total are published as -100, whatever the
-	// weight. If the score is missing after keepLastSeconds, the total is -100, too. By
-	// default, there is no veto. From -100 to 100.
+	// Lowest acceptable value of the query, before normalization and damping. A cluster below it is
+	// vetoed: this score and the total are published as -100, whatever the weight. If the score is
+	// missing after keepLastSeconds, the total is -100, too; the outcome of missing.absent is not
+	// vetoed. By default, no value is too low.
 	// +optional
-	// +kubebuilder:validation:Minimum=-100
-	// +kubebuilder:validation:Maximum=100
-	Minimum *int32 `json:"minimum,omitempty"`
+	Minimum *resource.Quantity `json:"minimum,omitempty"`
+	// Highest acceptable value of the query, such as "0.8" for a utilization of at most 80%. A cluster
+	// above it is vetoed as one below minimum. By default, no value is too high.
+	// +optional
+	Maximum *resource.Quantity `json:"maximum,omitempty"`
 	// Range of the score: ZeroTo100 (0 to 100) or Full (-100 to 100). Default
 	// ZeroTo100.
 	// +kubebuilder:default=ZeroTo100
@@ -181,13 +186,13 @@ const (
 
 // AbsentOutcome states what is published for a cluster that has none of what the query
 // measures.
-// +kubebuilder:validation:Enum=Missing;Worst;Omit;Fixed
+// +kubebuilder:validation:Enum=Unknown;Worst;Omit;Fixed
 type AbsentOutcome string
 
 // Outcomes beside those that have the name of a MissingOutcome.
 const (
-	// AbsentMissing treats an absent value as missing.
-	AbsentMissing AbsentOutcome = "Missing"
+	// AbsentUnknown treats an absent value as every other missing value.
+	AbsentUnknown AbsentOutcome = "Unknown"
 	// AbsentFixed publishes a fixed value.
 	AbsentFixed AbsentOutcome = "Fixed"
 )
@@ -208,12 +213,12 @@ type Missing struct {
 	// +optional
 	Then MissingOutcome `json:"then,omitempty"`
 	// Score of a cluster for which the response has no series, as a cluster without
-	// GPUs in a fleet where others have some. Missing treats the value like every other
-	// missing value: the policy is not Ready. Worst publishes -100, Omit publishes no
+	// GPUs in a fleet where others have some. Unknown: the value is missing like every
+	// other one, and the policy is not Ready. Worst publishes -100, Omit publishes no
 	// score, and Fixed publishes fixedValue; the policy can be Ready. If the cluster had
 	// a value before, the last score is kept first. While the query fails, this
-	// outcome is kept for keepLastSeconds. Afterwards, then applies. Default Missing.
-	// +kubebuilder:default=Missing
+	// outcome is kept for keepLastSeconds. Afterwards, then applies. Default Unknown.
+	// +kubebuilder:default=Unknown
 	// +optional
 	Absent AbsentOutcome `json:"absent,omitempty"`
 	// Score if absent is Fixed. Required exactly in this case. From -100 to 100.

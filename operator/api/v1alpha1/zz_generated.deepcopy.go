@@ -1625,8 +1625,13 @@ func (in *ScoreSpec) DeepCopyInto(out *ScoreSpec) {
 	}
 	if in.Minimum != nil {
 		in, out := &in.Minimum, &out.Minimum
-		*out = new(int32)
-		**out = **in
+		x := (*in).DeepCopy()
+		*out = &x
+	}
+	if in.Maximum != nil {
+		in, out := &in.Maximum, &out.Maximum
+		x := (*in).DeepCopy()
+		*out = &x
 	}
 	in.Normalize.DeepCopyInto(&out.Normalize)
 	in.Missing.DeepCopyInto(&out.Missing)

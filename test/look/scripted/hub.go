@@ -50,7 +50,7 @@ func (f *Fleet) exportHub(e *emitter) {
 	e.add("plimsoll_multikueue_lag_seconds", 1.4)
 	e.add("process_resident_memory_bytes", 88e6)
 	e.add("process_cpu_seconds_total", 0.04*f.sinceStart(e.at))
-	for policy, scores := range map[string][]string{"fleet": {"headroom", "utilization", "total"}, "tpu": {"chips"}} {
+	for policy, scores := range map[string][]string{"fleet": {"headroom", "idle", "total"}, "tpu": {"chips"}} {
 		f.exportPolicy(e, policy, scores)
 	}
 	e.add("plimsoll_rounds_refused_total", 2*number(f.happens(95*time.Minute, e.at)), "policy", "fleet")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
@@ -159,8 +160,17 @@ func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 			l.add(d, at+".points", "%d is outside of the range and counts as %d: set range: Full", step.Points, lowest)
 		}
 	}
-	if s.Minimum != nil && *s.Minimum <= lowest {
-		l.add(d, path+".minimum", "%d never vetoes: no points are below %d", *s.Minimum, lowest)
+	if s.Minimum != nil && s.Maximum != nil && s.Minimum.Cmp(*s.Maximum) > 0 {
+		l.add(d, path+".minimum", "is above maximum: every cluster is vetoed")
+	}
+	l.checkBound(d, path+".minimum", s.Minimum, s.Query)
+	l.checkBound(d, path+".maximum", s.Maximum, s.Query)
+}
+
+// checkBound reports a percentage as the bound of a ratio.
+func (l *linter) checkBound(d *document, path string, bound *resource.Quantity, query string) {
+	if bound != nil && bound.CmpInt64(1) > 0 && querylint.IsRatio(query) {
+		l.add(d, path, "is a value of the query, and a ratio is from 0 to 1: write \"0.5\" for 50%%")
 	}
 }
 

@@ -73,8 +73,8 @@ func policyChanges(spec *v1alpha1.ScoringPolicySpec) map[string]func(*v1alpha1.S
 		if original.Normalize.Fleet != nil {
 			add("order", func(s *v1alpha1.ScoreSpec) { s.Normalize.Fleet.Descending = !s.Normalize.Fleet.Descending })
 		}
-		if original.Minimum != nil {
-			add("veto", func(s *v1alpha1.ScoreSpec) { s.Minimum = nil })
+		if original.Minimum != nil || original.Maximum != nil {
+			add("veto", func(s *v1alpha1.ScoreSpec) { s.Minimum, s.Maximum = nil, nil })
 		}
 		if hasOtherScores := slices.ContainsFunc(spec.Scores, func(s v1alpha1.ScoreSpec) bool { return s.Name != original.Name && (s.Weight == nil || *s.Weight > 0) }); spec.Total != nil && hasOtherScores {
 			add("weight", func(s *v1alpha1.ScoreSpec) { w := int32(7); s.Weight = &w })

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
@@ -62,7 +64,7 @@ func TestExplanationEndpoints(t *testing.T) {
 // TestExplainedPoints: points are shown if they are known, and only then.
 func TestExplainedPoints(t *testing.T) {
 	spec := newSpec("free", "power")
-	fixed, minimum, keepLast := int32(50), int32(30), int32(60)
+	fixed, minimum, keepLast := int32(50), resource.MustParse("3"), int32(60)
 	spec.Scores[0].Minimum = &minimum
 	spec.Scores[1].Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: &fixed, KeepLastSeconds: &keepLast}
 	w := fakeFleet{clusters: []string{"c1", "c2", "c3"}, values: map[string]map[string]float64{

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +26,7 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		change(&p.Spec)
 		return p
 	}
-	five := int32(5)
+	five, bound := int32(5), resource.MustParse("5")
 	for _, tc := range []struct {
 		obj  client.Object
 		want string
@@ -60,8 +61,8 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Total.Name = "free" }), "total.name must differ from every scores[].name"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].NameFrom = &v1alpha1.NameFrom{Label: "model"} }), "weight must be 0 with nameFrom"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) {
-			s.Scores[0].NameFrom, s.Scores[0].Minimum = &v1alpha1.NameFrom{Label: "model"}, &five
-		}), "minimum must not be set with nameFrom"},
+			s.Scores[0].NameFrom, s.Scores[0].Minimum = &v1alpha1.NameFrom{Label: "model"}, &bound
+		}), "minimum and maximum must not be set with nameFrom"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].NameFrom = &v1alpha1.NameFrom{Label: "model"} }), "missing.absent must be Worst, Omit or Fixed with nameFrom"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) { s.Scores[0].NameFrom = &v1alpha1.NameFrom{Label: "a-b"} }), "spec.scores[0].nameFrom.label"},
 		{pol(func(s *v1alpha1.ScoringPolicySpec) {
@@ -110,7 +111,7 @@ func TestDefaultsAreWritten(t *testing.T) {
 		v1alpha1.SourcePrometheus, "cluster", v1alpha1.MatchName,
 		v1alpha1.AdvancedSource{TimeoutSeconds: 10, MaxConcurrency: 4, QueriesPerSecond: 20, MaxSeries: 100000},
 		int32(30), int32(3), v1alpha1.ModeEnforce, int32(50), "total", v1alpha1.RangeZeroTo100,
-		int32(1), v1alpha1.RangeZeroTo100, true, v1alpha1.MissingWorst, v1alpha1.AbsentMissing,
+		int32(1), v1alpha1.RangeZeroTo100, true, v1alpha1.MissingWorst, v1alpha1.AbsentUnknown,
 	}
 	for i := range want {
 		if got[i] != want[i] {

@@ -219,15 +219,15 @@ func (r *Result) isDelayed(rule *rule, c *Cell) bool {
 	return c.SampleTime < r.tooFewSince && r.Time < c.SampleTime.add(rule.keepLast)
 }
 
-// decideValue decides the score for a usable value: damping comes first, then the veto,
-// then rounding with the deadband.
+// decideValue decides the score for a usable value: damping comes first, then the veto by the raw
+// value, then rounding with the deadband.
 func (r *rule) decideValue(c *Cell, raw, points float64, sampleTime, now Instant) {
 	deadband := c.history.deadband(r.deadband)
 	c.history.hasMatched, c.history.absentAt = true, 0
 	c.Raw, c.Outcome, c.Since, c.SampleTime, c.KeptUntil = raw, OK, 0, sampleTime, 0
 	c.Points, _ = r.bounds.clamp(r.damp(&c.history, points, now))
 	c.history.hasPoints, c.history.seen, c.history.maybeSeen = true, sampleTime, false
-	if c.Points < r.minimum {
+	if raw < r.minimum || raw > r.maximum {
 		c.State, c.Value = Vetoed, Lowest
 		c.history.hasPublished = true
 		return

@@ -34,21 +34,22 @@ type Policy struct {
 
 // rule is one compiled score of a policy.
 type rule struct {
-	weight    float64
-	minimum   float64 // -Inf without a veto
-	bounds    pointRange
-	normalize func(float64) float64 // nil if fleet is set
-	fleet     *v1alpha1.Fleet
-	keepLast  time.Duration
-	then      v1alpha1.MissingOutcome
-	absent    v1alpha1.MissingOutcome // empty: absent values are missing
-	fixed     int32
-	halfLife  time.Duration
-	deadband  float64
+	weight float64
+	// Bounds of the raw value, beyond which the cluster is vetoed; infinite = none.
+	minimum, maximum float64
+	bounds           pointRange
+	normalize        func(float64) float64 // nil if fleet is set
+	fleet            *v1alpha1.Fleet
+	keepLast         time.Duration
+	then             v1alpha1.MissingOutcome
+	absent           v1alpha1.MissingOutcome // empty: absent values are missing
+	fixed            int32
+	halfLife         time.Duration
+	deadband         float64
 }
 
-// hasVeto reports whether the score has a minimum.
-func (r *rule) hasVeto() bool { return !math.IsInf(r.minimum, -1) }
+// hasVeto reports whether the score has a bound.
+func (r *rule) hasVeto() bool { return !math.IsInf(r.minimum, -1) || !math.IsInf(r.maximum, 1) }
 
 // Compile compiles the spec of a policy. It applies the defaults of the API, so that
 // policies from files can be evaluated without an API server. An error names the field that
@@ -91,6 +92,7 @@ func compileRule(spec *v1alpha1.ScoringPolicySpec, s *v1alpha1.ScoreSpec) rule {
 	r := rule{
 		weight:   float64(valueOr(s.Weight, 1)),
 		minimum:  math.Inf(-1),
+		maximum:  math.Inf(1),
 		bounds:   rangeOf(s.Range),
 		keepLast: seconds(keepLast(spec, s)),
 		then:     cmp.Or(s.Missing.Then, v1alpha1.MissingWorst),
@@ -102,9 +104,12 @@ func compileRule(spec *v1alpha1.ScoringPolicySpec, s *v1alpha1.ScoreSpec) rule {
 		r.weight = 0 // as the schema requires
 	}
 	if s.Minimum != nil {
-		r.minimum = float64(*s.Minimum)
+		r.minimum = numberOfQuantity(*s.Minimum)
 	}
-	if s.Missing.Absent != v1alpha1.AbsentMissing {
+	if s.Maximum != nil {
+		r.maximum = numberOfQuantity(*s.Maximum)
+	}
+	if s.Missing.Absent != v1alpha1.AbsentUnknown {
 		r.absent = v1alpha1.MissingOutcome(s.Missing.Absent)
 	}
 	switch n := s.Normalize; {

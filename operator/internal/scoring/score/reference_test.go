@@ -183,7 +183,7 @@ func (m *model) round(now float64, clusters []string, values map[string]map[stri
 		s := &m.spec.Scores[i]
 		points := m.points(s, values[s.Name])
 		for _, cluster := range clusters {
-			m.cell(s, cluster).update(m, s, points[cluster], outcomes[s.Name][cluster], now)
+			m.cell(s, cluster).update(m, s, values[s.Name][cluster], points[cluster], outcomes[s.Name][cluster], now)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (m *model) cell(s *v1alpha1.ScoreSpec, cluster string) *modelCell {
 	return m.cells[key]
 }
 
-func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, outcome Outcome, now float64) {
+func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, raw, points float64, outcome Outcome, now float64) {
 	keepLast := float64(*s.Missing.KeepLastSeconds)
 	delayed := false
 	if since := m.refusedSince; outcome == OK && since != nil && now < *since+keepLast {
@@ -215,7 +215,7 @@ func (c *modelCell) update(m *model, s *v1alpha1.ScoreSpec, points float64, outc
 	c.damp(s, points, now)
 	c.last = now
 	switch {
-	case s.Minimum != nil && c.points < float64(*s.Minimum):
+	case s.Minimum != nil && exactOf(raw).Cmp(sampled(*s.Minimum)) < 0, s.Maximum != nil && exactOf(raw).Cmp(sampled(*s.Maximum)) > 0:
 		c.state, c.published, c.wasScored = Vetoed, -100, false
 	default:
 		low := 0
@@ -244,7 +244,7 @@ func (c *modelCell) miss(s *v1alpha1.ScoreSpec, now, keepLast float64) {
 	c.hasValue, c.wasScored = false, false
 	then := s.Missing.Then
 	// The absent series was seen in this round, or less than the keep time ago.
-	if s.Missing.Absent != v1alpha1.AbsentMissing && c.noSeries != nil && (c.isKnown || now < *c.noSeries+keepLast) {
+	if s.Missing.Absent != v1alpha1.AbsentUnknown && c.noSeries != nil && (c.isKnown || now < *c.noSeries+keepLast) {
 		then = v1alpha1.MissingOutcome(s.Missing.Absent)
 	}
 	switch {
@@ -279,19 +279,20 @@ func (m *model) total(cluster string, isPublished bool) (value float64, state St
 	for i := range m.spec.Scores {
 		s := &m.spec.Scores[i]
 		c, weight := m.cell(s, cluster), int64(*s.Weight)
+		hasVeto := s.Minimum != nil || s.Maximum != nil
 		switch {
-		case c.state == Vetoed, c.state == Fixed && s.Minimum != nil && c.published < int(*s.Minimum):
+		case c.state == Vetoed:
 			return -100, Vetoed
-		case c.state == Worst && (weight > 0 || s.Minimum != nil), c.state == Omitted && s.Minimum != nil && (c.isKnown || isPublished):
+		case c.state == Worst && (weight > 0 || hasVeto), c.state == Omitted && hasVeto && (c.isKnown || isPublished):
 			worst = true
-		case c.state == Omitted && (weight > 0 || s.Minimum != nil):
+		case c.state == Omitted && (weight > 0 || hasVeto):
 			omitted = true
 		}
 		points := c.points
 		if c.state == Fixed {
 			points = float64(c.published)
 		}
-		kept = kept || c.state == Kept && (weight > 0 || s.Minimum != nil)
+		kept = kept || c.state == Kept && (weight > 0 || hasVeto)
 		low, high := m.limits(s)
 		share := new(big.Rat).Quo(new(big.Rat).Sub(exactOf(points), low), new(big.Rat).Sub(high, low))
 		sum.Add(sum, share.Mul(share, big.NewRat(100*weight, 1)))
@@ -396,11 +397,14 @@ func randomSpec(random *rand.Rand) *v1alpha1.ScoringPolicySpec {
 		case v1alpha1.NormalizeIdentity:
 		}
 		if random.IntN(3) == 0 {
-			s.Minimum = ptr(int32(random.IntN(120) - 40))
+			s.Minimum = ptr(quantity())
+		}
+		if random.IntN(3) == 0 {
+			s.Maximum = ptr(quantity())
 		}
 		s.Missing.KeepLastSeconds = ptr([]int32{0, 60, 300, 86400}[random.IntN(4)])
 		s.Missing.Then = []v1alpha1.MissingOutcome{v1alpha1.MissingWorst, v1alpha1.MissingOmit}[random.IntN(2)]
-		s.Missing.Absent = []v1alpha1.AbsentOutcome{v1alpha1.AbsentMissing, v1alpha1.AbsentMissing, "Worst", "Omit", "Fixed"}[random.IntN(5)]
+		s.Missing.Absent = []v1alpha1.AbsentOutcome{v1alpha1.AbsentUnknown, v1alpha1.AbsentUnknown, "Worst", "Omit", "Fixed"}[random.IntN(5)]
 		if s.Missing.Absent == v1alpha1.AbsentFixed {
 			s.Missing.FixedValue = ptr(int32(random.IntN(101)))
 		}

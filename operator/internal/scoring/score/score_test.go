@@ -168,7 +168,7 @@ func TestMissingOutcomes(t *testing.T) {
 
 func TestVeto(t *testing.T) {
 	a, b := linear("a", "0", "10"), linear("b", "0", "10")
-	a.Minimum, a.Weight = ptr(int32(30)), ptr(int32(0))
+	a.Minimum, a.Maximum, a.Weight = ptr(resource.MustParse("3")), ptr(resource.MustParse("0.8e1")), ptr(int32(0))
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
 	f.round(0, v(2.9), v(10))
 	f.expect(0, "-100 Vetoed", "100 Scored", "-100 Vetoed")
@@ -176,6 +176,10 @@ func TestVeto(t *testing.T) {
 	f.expect(0, "30 Scored", "100 Scored", "100 Scored")
 	f.round(60, v(2), v(10))
 	f.round(90, missing(Absent, 1), v(10))
+	f.expect(0, "-100 Vetoed", "100 Scored", "-100 Vetoed")
+	f.round(120, v(8), v(10))
+	f.expect(0, "80 Scored", "100 Scored", "100 Scored")
+	f.round(150, v(8.1), v(10))
 	f.expect(0, "-100 Vetoed", "100 Scored", "-100 Vetoed")
 }
 
@@ -197,12 +201,11 @@ func TestMissingVetoFailsClosed(t *testing.T) {
 		{"omitted", omit, Absent, true, 300, []string{"0 Omitted", "100 Scored", "-100 Worst"}},
 		{"omitted, and the query fails", omit, Failed, true, 300, []string{"0 Omitted", "100 Scored", "-100 Worst"}},
 		{"nothing known", v1alpha1.Missing{}, Failed, false, 0, []string{"0 Omitted", "100 Scored", "0 Omitted"}},
-		{"fixed below the minimum", v1alpha1.Missing{Absent: fixed, FixedValue: ptr(int32(0))}, Absent, false, 0, []string{"0 Fixed", "100 Scored", "-100 Vetoed"}},
-		{"fixed above the minimum", v1alpha1.Missing{Absent: fixed, FixedValue: ptr(int32(30))}, Absent, false, 0, []string{"30 Fixed", "100 Scored", "100 Scored"}},
+		{"fixed", v1alpha1.Missing{Absent: fixed, FixedValue: ptr(int32(0))}, Absent, false, 0, []string{"0 Fixed", "100 Scored", "100 Scored"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, b := linear("a", "0", "10"), linear("b", "0", "10")
-			a.Minimum, a.Weight, a.Missing = ptr(int32(30)), ptr(int32(0)), tc.missing
+			a.Minimum, a.Weight, a.Missing = ptr(resource.MustParse("3")), ptr(int32(0)), tc.missing
 			f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{a, b}, Total: &v1alpha1.TotalSpec{}}, "c")
 			if tc.before {
 				f.round(0, v(5), v(10))
@@ -333,7 +336,7 @@ func TestBoundariesOfDecimals(t *testing.T) {
 		{From: resource.MustParse("0.3"), Points: 30}, {From: resource.MustParse("0.7"), Points: 70}, {From: resource.MustParse("1Ki"), Points: 90},
 	}}
 	vetoed, half := linear("vetoed", "0", "1"), linear("half", "0", "200")
-	vetoed.Minimum, vetoed.Weight, steps.Weight = ptr(int32(29)), ptr(int32(0)), ptr(int32(0))
+	vetoed.Minimum, vetoed.Weight, steps.Weight = ptr(resource.MustParse("0.29")), ptr(int32(0)), ptr(int32(0))
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{steps, vetoed, half}, Total: &v1alpha1.TotalSpec{}}, "a", "b", "c")
 	f.round(0, v(0.3, 0.7, 1024), v(0.29, 0.2899, 0.3), v(57, 57, 0))
 	f.expect(0, "30 Scored", "29 Scored", "29 Scored", "29 Scored")
@@ -345,7 +348,7 @@ func TestBoundariesOfDecimals(t *testing.T) {
 // a policy that has published before is omitted, and not -100 on all clusters.
 func TestUnmatchedVetoOmitsTheTotal(t *testing.T) {
 	veto := linear("veto", "0", "10")
-	veto.Minimum, veto.Weight = ptr(int32(1)), ptr(int32(0))
+	veto.Minimum, veto.Weight = ptr(resource.MustParse("0.1")), ptr(int32(0))
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), veto}, Total: &v1alpha1.TotalSpec{}}, "a")
 	f.round(0, v(5), v(5))
 	f.expect(0, "50 Scored", "50 Scored", "50 Scored")

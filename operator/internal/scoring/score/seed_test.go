@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
 
@@ -72,7 +74,7 @@ func TestSeedStates(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tc.state), func(t *testing.T) {
 			s := linear("a", "0", "10")
-			s.Minimum, s.Missing = ptr(int32(30)), v1alpha1.Missing{Then: tc.then}
+			s.Minimum, s.Missing = ptr(resource.MustParse("3")), v1alpha1.Missing{Then: tc.then}
 			if tc.state == Fixed {
 				s.Missing.Absent, s.Missing.FixedValue = v1alpha1.AbsentFixed, ptr(int32(7))
 			}
@@ -153,7 +155,7 @@ func TestSeedsContinueTheKeepTimeOfAbsent(t *testing.T) {
 // never matched a cluster does not set totals to -100, whatever the other scores were.
 func TestSeedsKeepTheTotalOfAnOmittedVeto(t *testing.T) {
 	veto := linear("veto", "0", "10")
-	veto.Minimum, veto.Weight, veto.Missing.Then = ptr(int32(1)), ptr(int32(0)), v1alpha1.MissingOmit
+	veto.Minimum, veto.Weight, veto.Missing.Then = ptr(resource.MustParse("0.1")), ptr(int32(0)), v1alpha1.MissingOmit
 	spec := v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10"), veto}, Total: &v1alpha1.TotalSpec{}}
 	good, worst := SeedScore{Value: 50, SampleTime: t0}, SeedScore{Value: -100, State: Worst}
 	for _, tc := range []struct {

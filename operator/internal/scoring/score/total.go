@@ -109,7 +109,6 @@ func (p *Policy) addParts(total *Cell, cells []Cell) totalParts {
 			parts.anyOmitted = true
 		case Fixed:
 			points = float64(cell.Value)
-			parts.anyVetoed = parts.anyVetoed || points < rule.minimum
 		case Kept:
 			parts.anyKept = true
 		}

@@ -47,7 +47,7 @@ type State uint8
 const (
 	Scored  State = iota // computed from a value of this round
 	Kept                 // no usable value; the last score is kept
-	Vetoed               // below the minimum; published as Lowest
+	Vetoed               // outside of minimum and maximum; published as Lowest
 	Worst                // no usable value after the keep time; published as Lowest
 	Fixed                // no usable value after the keep time; published as the fixed value
 	Omitted              // no usable value after the keep time; not published
