@@ -76,7 +76,7 @@ var expectedResults = map[string]map[string]float64{
 	"cluster-headroom/freshness":               {"c1": 0, "c2": 600},
 	"cluster-headroom/free":                    {"c1/H100": 12, "c2/L4": 0},
 	"live-utilization/freshness":               {"c1": 0, "c2": 600},
-	"live-utilization/utilization":             {"c1": 0.25, "c2": 1},
+	"live-utilization/idle":                    {"c1": 0.25, "c2": 1},
 	"packing/freshness":                        {"c1": 0, "c2": 600},
 	"packing/packed":                           {"c1": 0.25, "c2": 1},
 	"packing/calm":                             {"c1": 0.5, "c2": 0},

@@ -11,7 +11,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/explain"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
@@ -19,11 +18,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/whatif"
 )
 
-// Report is the output of -o json. Fields are added to a version, and never removed or given another meaning.
+// Report has the answers about jobs.
 type Report struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Jobs       []Job  `json:"jobs"`
+	Jobs []Job `json:"jobs"`
 }
 
 // Job is the answer about one job.
@@ -51,7 +48,7 @@ type Job struct {
 
 // ReportOf returns the report of answers to a question of one command.
 func ReportOf(answers []*whatif.Answer) *Report {
-	r := &Report{APIVersion: v1alpha1.GroupVersion.String(), Kind: "FitReport", Jobs: []Job{}}
+	r := &Report{Jobs: []Job{}}
 	for _, a := range answers {
 		namespace, _, _ := strings.Cut(a.Workload, "/")
 		job := Job{Job: a.Job, Namespace: namespace, Gate: a.Gate, Outcome: a.Outcome, Reason: a.Decision.Reason, Why: cmp.Or(a.Decision.Message, a.WaitsFor),
@@ -81,7 +78,7 @@ func (r *Report) Worst() whatif.Outcome {
 
 // Print writes the report: one job with its clusters, or one line per job.
 func (r *Report) Print(a *command.App, out *command.OutputFlag) error {
-	return out.Print(a.Out, r, func(w io.Writer) {
+	return out.Print(a.Out, "FitReport", r, func(w io.Writer) {
 		if len(r.Jobs) == 1 {
 			r.Jobs[0].writeRows(w, a, out.IsWide())
 			return

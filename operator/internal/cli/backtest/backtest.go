@@ -80,7 +80,7 @@ The exit code is 1 if a query always fails or no query returns data.`,
 			if err != nil {
 				return err
 			}
-			return out.Print(a.Out, report, func(w io.Writer) { report.write(w, a.Paint, out.IsWide()) })
+			return out.Print(a.Out, "BacktestReport", report, func(w io.Writer) { report.write(w, a.Paint, out.IsWide()) })
 		},
 	}
 	flags.Add(cmd)

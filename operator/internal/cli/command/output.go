@@ -1,10 +1,12 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
@@ -37,16 +40,26 @@ func (o *OutputFlag) Check() error {
 // IsWide reports whether the format is wide.
 func (o *OutputFlag) IsWide() bool { return o.format == "wide" }
 
-// Print writes v as JSON or YAML, or the table whose rows writeRows writes.
-func (o *OutputFlag) Print(out io.Writer, v any, writeRows func(w io.Writer)) error {
+// Print writes v as a JSON or YAML document of a kind, or the table whose rows writeRows writes.
+func (o *OutputFlag) Print(out io.Writer, kind string, v any, writeRows func(w io.Writer)) error {
 	switch o.format {
 	case "json":
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(v)
+		document, err := encodeDocument(kind, v)
+		if err != nil {
+			return err
+		}
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, document, "", "  "); err != nil {
+			return err
+		}
+		_, err = out.Write(indented.Bytes())
+		return err
 	case "yaml":
-		text, err := yaml.Marshal(v)
+		document, err := encodeDocument(kind, v)
+		if err != nil {
+			return err
+		}
+		text, err := yaml.JSONToYAML(document)
 		if err != nil {
 			return err
 		}
@@ -54,6 +67,26 @@ func (o *OutputFlag) Print(out io.Writer, v any, writeRows func(w io.Writer)) er
 		return err
 	}
 	return format.Table(out, writeRows)
+}
+
+// encodeDocument encodes v as JSON with apiVersion and kind, and a list as the items of an object.
+// operator/docs/json.md lists the kinds. Fields are added to a version, and never removed or given
+// another meaning.
+func encodeDocument(kind string, v any) ([]byte, error) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	if reflect.ValueOf(v).Kind() == reflect.Slice {
+		v = map[string]any{"items": v}
+	}
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf(`{"apiVersion": %q, "kind": %q`, v1alpha1.GroupVersion.String(), kind)
+	if rest := body.Bytes()[1:]; rest[0] != '}' {
+		return append([]byte(head+", "), rest...), nil
+	}
+	return []byte(head + "}\n"), nil
 }
 
 // ProgressLine is a line on a terminal that each update overwrites. Without a terminal,

@@ -53,7 +53,7 @@ it needs. The exit code is 1 if there is a fault; warnings do not count.`,
 			if err != nil {
 				return err
 			}
-			if err := out.Print(a.Out, diagnoses, func(w io.Writer) { writeDiagnoses(w, a.Paint, diagnoses) }); err != nil {
+			if err := out.Print(a.Out, "DiagnosisList", diagnoses, func(w io.Writer) { writeDiagnoses(w, a.Paint, diagnoses) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(diagnoses, func(f installation.Diagnosis) bool { return f.Result == installation.ResultFault }) {

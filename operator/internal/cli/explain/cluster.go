@@ -60,7 +60,7 @@ func newExplainCluster(a *command.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.Print(a.Out, list, func(w io.Writer) {
+			return out.Print(a.Out, "ClusterExplanationList", list, func(w io.Writer) {
 				if notShown != "" {
 					format.Row(w, "Not shown:", notShown)
 				}

@@ -24,21 +24,21 @@ import (
 // policyReport is the output of explain policy: the conditions of the policy and its last
 // round. From says if the round comes from the operator or from the hub's objects.
 type policyReport struct {
-	Policy     string              `json:"policy"`
-	Conditions []requirementReport `json:"conditions,omitempty"`
-	Time       time.Time           `json:"time,omitzero"`
-	Refused    bool                `json:"refused,omitempty"`
-	Fresh      int                 `json:"freshClusters,omitempty"`
-	Known      int                 `json:"knownClusters,omitempty"`
-	Warnings   []string            `json:"warnings,omitempty"`
-	Queries    []queryReport       `json:"queries,omitempty"`
-	Clusters   []clusterReport     `json:"clusters"`
-	From       string              `json:"from"`
+	Policy     string            `json:"policy"`
+	Conditions []conditionReport `json:"conditions,omitempty"`
+	Time       time.Time         `json:"time,omitzero"`
+	Refused    bool              `json:"refused,omitempty"`
+	Fresh      int               `json:"freshClusters,omitempty"`
+	Known      int               `json:"knownClusters,omitempty"`
+	Warnings   []string          `json:"warnings,omitempty"`
+	Queries    []queryReport     `json:"queries,omitempty"`
+	Clusters   []clusterReport   `json:"clusters"`
+	From       string            `json:"from"`
 	// NotShown lists information that is missing, with the reason.
 	NotShown []string `json:"notShown,omitempty"`
 }
 
-type requirementReport struct {
+type conditionReport struct {
 	Type    string    `json:"type"`
 	Status  string    `json:"status"`
 	Reason  string    `json:"reason"`
@@ -73,7 +73,7 @@ func newExplainPolicy(a *command.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.Print(a.Out, report, func(w io.Writer) {
+			return out.Print(a.Out, "PolicyExplanation", report, func(w io.Writer) {
 				report.writeSummary(w, a)
 				writeScores(w, report.Clusters, false, a.Now())
 			})
@@ -95,7 +95,7 @@ func explainPolicy(ctx context.Context, a *command.App, operator *operatorFlags,
 	}
 	report := &policyReport{Policy: name, From: explain.FromOperator}
 	for _, s := range policy.Status.Conditions {
-		report.Conditions = append(report.Conditions, requirementReport{s.Type, string(s.Status), s.Reason, s.Message, s.LastTransitionTime.Time})
+		report.Conditions = append(report.Conditions, conditionReport{s.Type, string(s.Status), s.Reason, s.Message, s.LastTransitionTime.Time})
 	}
 	err = operator.get(ctx, a, "/explain/policy/"+name, report)
 	if err == nil || operator.isFatal(err) && !errors.Is(err, errUnknownToOperator) {

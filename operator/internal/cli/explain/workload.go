@@ -38,7 +38,7 @@ scores and the reservations of each candidate cluster.
 			if err != nil {
 				return err
 			}
-			return out.Print(a.Out, report, func(w io.Writer) { report.WriteRows(w, a.Paint, a.Now(), out.IsWide()) })
+			return out.Print(a.Out, "WorkloadExplanation", report, func(w io.Writer) { report.WriteRows(w, a.Paint, a.Now(), out.IsWide()) })
 		},
 		ValidArgsFunction: hubclient.Complete(a, listWorkloadNames),
 	}

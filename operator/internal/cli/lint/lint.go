@@ -150,7 +150,7 @@ func (l *linter) run(ctx context.Context, a *command.App, out *command.OutputFla
 	slices.SortStableFunc(l.findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(l.files, a.File), slices.Index(l.files, b.File)), cmp.Compare(a.LineNumber, b.LineNumber), cmp.Compare(a.ColumnNumber, b.ColumnNumber))
 	})
-	err := out.Print(a.Out, l.findings, func(w io.Writer) {
+	err := out.Print(a.Out, "FindingList", l.findings, func(w io.Writer) {
 		for _, f := range l.findings {
 			format.Row(w, f.String())
 		}

@@ -121,7 +121,7 @@ func preview(ctx context.Context, a *command.App, flags *evaluation.Flags, m *ma
 	responses.writeForeignSeries(a.ErrOut, report, req.Clusters)
 	rows := evaluation.Rows(report.Result)
 	best := sortByRank(rows, report.Result.Names, e.Compiled.HasTotal)
-	err = out.Print(a.Out, rows, func(w io.Writer) { writePreview(w, a.Paint, rows, best, out.IsWide()) })
+	err = out.Print(a.Out, "PolicyPreview", rows, func(w io.Writer) { writePreview(w, a.Paint, rows, best, out.IsWide()) })
 	return errors.Join(err, evaluation.QueryErrors(report))
 }
 

@@ -48,7 +48,7 @@ Only workloads of a PlacementGate with the section profiles are profiled.`,
 			if len(profiles) == 0 {
 				_, _ = fmt.Fprintln(a.ErrOut, "No JobProfile in this namespace. Gates need the section profiles, and a job must have succeeded: kubectl get jobprofiles -A")
 			}
-			return out.Print(a.Out, profiles, func(w io.Writer) { writeProfiles(w, profiles, out.IsWide(), a.Now()) })
+			return out.Print(a.Out, "ProfileList", profiles, func(w io.Writer) { writeProfiles(w, profiles, out.IsWide(), a.Now()) })
 		},
 	}
 	out.Add(cmd)

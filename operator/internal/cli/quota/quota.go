@@ -71,7 +71,7 @@ any. This is what mode Enforce would change.`,
 			if diff {
 				rows = slices.DeleteFunc(rows, func(r quotaRow) bool { return !r.differs() })
 			}
-			if err := out.Print(a.Out, rows, func(w io.Writer) { writeQuotas(w, rows, out.IsWide()) }); err != nil {
+			if err := out.Print(a.Out, "QuotaList", rows, func(w io.Writer) { writeQuotas(w, rows, out.IsWide()) }); err != nil {
 				return err
 			}
 			if diff && len(rows) > 0 {

@@ -20,10 +20,8 @@ import (
 
 // GateReport is the output of report gate -o json.
 type GateReport struct {
-	APIVersion string        `json:"apiVersion"`
-	Kind       string        `json:"kind"`
-	Gate       string        `json:"gate"`
-	Mode       v1alpha1.Mode `json:"mode"`
+	Gate string        `json:"gate"`
+	Mode v1alpha1.Mode `json:"mode"`
 	// Passed is the number of workloads of the report.
 	Passed int64 `json:"passed"`
 	// Summary is the report in a few sentences.
@@ -65,7 +63,7 @@ last report.`,
 			if err != nil {
 				return err
 			}
-			return out.Print(a.Out, r, func(w io.Writer) { r.write(w, out.IsWide(), a.Now()) })
+			return out.Print(a.Out, "GateReport", r, func(w io.Writer) { r.write(w, out.IsWide(), a.Now()) })
 		},
 		ValidArgsFunction: hubclient.Complete(a, func(ctx context.Context, c client.Client, _ string) (names []string, err error) {
 			gates := &v1alpha1.PlacementGateList{}
@@ -95,7 +93,7 @@ func read(ctx context.Context, a *command.App, name string) (*GateReport, error)
 	if g.Status.Shadow == nil {
 		return nil, fmt.Errorf("PlacementGate %s has no report: set spec.mode to Shadow, and look again when workloads have passed", name)
 	}
-	r := &GateReport{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GateReport", Gate: name, Mode: g.Spec.Mode, GateShadow: *g.Status.Shadow}
+	r := &GateReport{Gate: name, Mode: g.Spec.Mode, GateShadow: *g.Status.Shadow}
 	for _, o := range r.Outcomes {
 		r.Passed += o.Workloads
 	}

@@ -76,7 +76,7 @@ lacks data: the sums are then too small.`,
 			if len(rows) == 0 {
 				_, _ = fmt.Fprintln(a.ErrOut, "No cluster has a score. Check that a ScoringPolicy is Ready: kubectl get scoringpolicies")
 			}
-			return out.Print(a.Out, rows, func(w io.Writer) { writeTop(w, rows, flags.URL != "", out.IsWide(), a.Now()) })
+			return out.Print(a.Out, "ClusterList", rows, func(w io.Writer) { writeTop(w, rows, flags.URL != "", out.IsWide(), a.Now()) })
 		},
 	}
 	cmd.Flags().StringVar(&flags.URL, "prometheus", "", "base URL of a Prometheus or Thanos to query for free devices")

@@ -73,7 +73,7 @@ the removal of the operator remains or could not be checked.`,
 			if err != nil {
 				return err
 			}
-			if err := out.Print(a.Out, steps, func(w io.Writer) { writeSteps(w, steps) }); err != nil {
+			if err := out.Print(a.Out, "UninstallStepList", steps, func(w io.Writer) { writeSteps(w, steps) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(steps, func(s removalStep) bool { return !s.Done && !s.isLast }) {

@@ -47,7 +47,7 @@ func showReclaims(ctx context.Context, a *command.App, out *command.OutputFlag) 
 	if len(rows) == 0 {
 		_, _ = fmt.Fprintln(a.ErrOut, "No ReclaimPolicy has found an idle workload. Check: kubectl get reclaimpolicies")
 	}
-	return out.Print(a.Out, rows, func(w io.Writer) { writeReclaims(w, rows, a.Now()) })
+	return out.Print(a.Out, "ReclaimList", rows, func(w io.Writer) { writeReclaims(w, rows, a.Now()) })
 }
 
 // reclaimRows returns the idle workloads of the last round, then the past, the latest first.

@@ -101,7 +101,7 @@ It reads their status and needs no --prometheus.`,
 			if len(rows) == 0 {
 				_, _ = fmt.Fprintln(a.ErrOut, "No pod held a device. Check that the series device:plimsoll_allocation:info exists, and the window.")
 			}
-			return out.Print(a.Out, rows, func(w io.Writer) { writeWaste(w, rows, &flags) })
+			return out.Print(a.Out, "IdleOwnerList", rows, func(w io.Writer) { writeWaste(w, rows, &flags) })
 		},
 	}
 	cmd.Flags().StringVar(&flags.URL, "prometheus", "", "URL of Prometheus, Thanos Query or Mimir")
