@@ -71,8 +71,12 @@ func (q *Queue) makeDue(l *line, batch int) {
 	l.requestedSince, l.requestedFrom = time.Time{}, time.Time{}
 }
 
-// mayDelay reports whether a line may wait for the results of other. A namespace with more than
-// maxDueLines lines delays a line by one batch, not by all of its batches.
+// mayDelay reports whether a line may wait for the results of other. Other was not decided in the wake-up for which
+// the line is due: if the source is slower than wake-ups follow each other, other is always due for a later one. A
+// namespace with more than maxDueLines lines delays a line by one batch, not by all of its batches.
 func (g *gateQueue) mayDelay(other, l *line) bool {
+	if !other.servedFrom.Before(l.wakeFrom) {
+		return false
+	}
 	return other.batch <= l.batch || g.lineCounts[other.key.Namespace] <= maxDueLines
 }

@@ -20,7 +20,7 @@
 //  2. The query cache refreshes the key's results and calls Refreshed.
 //  3. The queue wakes one workload of the gate at a time: the one that ranks first among the
 //     first workloads of the due lines. A line waits while its results are still being queried,
-//     or while a competing line that ranks before waits.
+//     or while a competing line that ranks before waits for the results of the same wake-up.
 //  4. The workload is decided, and Decided ends its turn. If it was placed, its line stays due,
 //     and the next workload of the line may follow. If it waits on, the line is done.
 //

@@ -53,8 +53,9 @@ type line struct {
 	byPriority, bySince []*Entry
 	// wakeFrom and wakeBefore state which results wake the line. See the package documentation.
 	wakeFrom, wakeBefore time.Time
-	// resultsFrom is the age of the line's latest results: none is older.
-	resultsFrom time.Time
+	// resultsFrom is the age of the line's latest results: none is older. servedFrom is the age of those with which the
+	// line was decided last.
+	resultsFrom, servedFrom time.Time
 	// requestedSince and requestedFrom are the times of the first and of the latest request for
 	// results while the line waits for a place; zero = none. A line that is due has no request.
 	requestedSince, requestedFrom time.Time
@@ -81,6 +82,7 @@ func (l *line) hasResults() bool { return !l.resultsFrom.Before(l.wakeFrom) }
 // markServed records that the line was decided with its latest results. If a later wake-up has
 // started since these were queried, the line stays due for the results of that wake-up.
 func (l *line) markServed() {
+	l.servedFrom = l.resultsFrom
 	if l.resultsFrom.Before(l.wakeBefore) {
 		l.wakeFrom = l.wakeBefore
 		return

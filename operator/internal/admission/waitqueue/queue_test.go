@@ -168,6 +168,31 @@ func TestLineWaitsForResultsOfTheLineBefore(t *testing.T) {
 	}
 }
 
+// The source takes longer than the period, so that the first workload, which fits nowhere, is always due for a later
+// wake-up. Each wake-up decides both.
+func TestSlowSourceDecidesAllLines(t *testing.T) {
+	f := newFixture(10)
+	f.add("big", "first", 1, time.Hour)
+	f.add("small", "second", 1, time.Minute)
+	f.run()
+	f.decided = nil
+	f.now = f.now.Add(10 * time.Second)
+	f.StartWakeUps()
+	for range 5 {
+		before := f.now
+		f.now = f.now.Add(10 * time.Second)
+		f.StartWakeUps()
+		f.Refreshed(key("big"), before)
+		f.decideWoken()
+		f.Refreshed(key("small"), before)
+		f.decideWoken()
+	}
+	want := []string{"first", "second", "first", "second", "first", "second", "first", "second", "first", "second"}
+	if diff := cmp.Diff(want, f.decided); diff != "" {
+		t.Errorf("decided (-want +got):\n%s", diff)
+	}
+}
+
 func TestPreceding(t *testing.T) {
 	f := newFixture(10)
 	f.add("big", "waiting", 10, time.Minute)

@@ -118,7 +118,7 @@ func (q *Queue) wakeNext(g *gateQueue) {
 }
 
 // next returns the first workload that may be decided, or nil. A due line waits if its own results are
-// still being queried, or if a competing line that ranks before waits.
+// still being queried, or if a competing line that ranks before waits for the results of the same wake-up.
 func (g *gateQueue) next(now time.Time) *Entry {
 	var due []*line
 	for _, l := range g.lines {
