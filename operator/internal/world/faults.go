@@ -20,7 +20,7 @@ import (
 const (
 	// Unreachable: the hub does not reach the cluster; its jobs run on.
 	Unreachable FaultKind = "Unreachable"
-	// Leaves: OCM's placement no longer decides the cluster.
+	// Leaves: OCM loses the cluster's agent. Its placement decides the cluster for Settings.Toleration.
 	Leaves FaultKind = "Leaves"
 	// NodeLost: Amount nodes of the cluster stop with their pods, which start elsewhere.
 	NodeLost FaultKind = "NodeLost"

@@ -2,6 +2,7 @@ package world
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -15,23 +16,25 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/world/hub"
 )
 
-// ocm is the scheduler of OCM's placement for one Placement: the available clusters, ranked by an
+// ocm is the scheduler of OCM's placement for one Placement: the clusters whose taints it tolerates, ranked by an
 // AddOnPlacementScore with weight 5 and by Steady with weight 1, in Exact mode.
 type ocm struct {
-	world   *World
-	removed map[string]bool // clusters that left the set
+	world *World
+	// lostAt is when OCM lost the agents of clusters, and tainted them.
+	lostAt map[string]time.Time
 	// decided are the clusters of the last decision.
 	decided []string
 	pending bool
 }
 
-// changed decides again soon. Only changes wake the scheduler: expiry of a score does not.
+// changed decides again soon. Expiry of a score does not wake the scheduler. OCM also decides every 10 minutes, when its
+// informers repeat all objects: if all scores have expired by then, Steady leaves the decision as it is.
 func (o *ocm) changed() {
 	if o.pending {
 		return
 	}
 	o.pending = true
-	o.world.loop.After(o.world.dice.between(100*time.Millisecond, 600*time.Millisecond, "ocm"), func() {
+	o.world.loop.After(o.world.dice.between(10*time.Millisecond, 600*time.Millisecond, "ocm"), func() {
 		o.pending = false
 		o.decide()
 	})
@@ -42,7 +45,7 @@ func (o *ocm) decide() {
 	scores := map[string]int64{}
 	var names []string
 	for _, c := range w.clusters {
-		if o.removed[c.spec.Name] {
+		if !o.tolerates(c.spec.Name) {
 			continue
 		}
 		names = append(names, c.spec.Name)
@@ -62,6 +65,12 @@ func (o *ocm) decide() {
 	o.decided = names
 	o.write(names)
 	w.note("OCM decides %v", names)
+}
+
+// tolerates reports whether the Placement may decide a cluster.
+func (o *ocm) tolerates(cluster string) bool {
+	at, isLost := o.lostAt[cluster]
+	return !isLost || o.world.loop.Now().Sub(at) < o.world.settings.Toleration
 }
 
 // score is the published score, or 0 if it is missing or has expired.
@@ -99,7 +108,8 @@ func (o *ocm) write(names []string) {
 		Status: clusterv1beta1.PlacementDecisionStatus{Decisions: decisions}})
 }
 
-// setAvailable writes whether the hub hears from a cluster, and lets it leave or join the placement.
+// setAvailable writes whether the hub hears from a cluster. One that is lost for longer than the Placement tolerates
+// leaves the decision.
 func (o *ocm) setAvailable(cluster string, available bool) {
 	status := metav1.ConditionTrue
 	if !available {
@@ -108,6 +118,18 @@ func (o *ocm) setAvailable(cluster string, available bool) {
 	_, _ = hub.Update(o.world.objects, types.NamespacedName{Name: cluster}, "ocm", func(c *clusterv1.ManagedCluster) bool {
 		return apimeta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: clusterv1.ManagedClusterConditionAvailable, Status: status, Reason: "Lease", LastTransitionTime: o.world.kueue.stamp()})
 	})
-	o.removed[cluster] = !available
+	delete(o.lostAt, cluster)
+	if !available {
+		o.lostAt[cluster] = o.world.loop.Now()
+		o.world.loop.After(o.world.settings.Toleration, o.changed) // OCM requeues the Placement for this time
+	}
 	o.changed()
+}
+
+// makePlacement gives half of the Placements the tolerations of operator/docs/gate.md.
+func makePlacement(s *Spec) {
+	g := generator{rand.New(rand.NewPCG(s.Seed, 0x706c6163))} // of its own, so that the rest of a seed's world stays the same
+	if g.chance(.5) {
+		s.Settings.Toleration = 300 * time.Second
+	}
 }

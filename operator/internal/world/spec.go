@@ -186,8 +186,10 @@ type Settings struct {
 	Gate v1alpha1.PlacementGateSpec
 	// Score is the PromQL of a ScoringPolicy "fleet" that OCM's Placement ranks by; empty = no policy.
 	Score string
-	// NumberOfClusters of the Placement; zero = all.
+	// NumberOfClusters of the Placement; zero = all. Toleration is for how long it decides a cluster whose agent OCM has
+	// lost.
 	NumberOfClusters int
+	Toleration       time.Duration
 	// Length is the time after the last arrival and fault at which every job must be over.
 	Length time.Duration
 	// ScrapeInterval and RuleInterval default to 15 s. Rules: the shipped rules run in Prometheus's

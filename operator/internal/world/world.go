@@ -154,7 +154,7 @@ func newWorld(spec Spec, now func() time.Time) *World {
 	w.kueue = w.newHubKueue(flavors)
 	w.multiKueue = &multiKueue{world: w, check: multiKueueAC, remotes: map[string]*remote{}, pending: map[types.NamespacedName]time.Time{}, deleted: map[types.NamespacedName]*kueue.Workload{}}
 	w.kueue.then = func(key types.NamespacedName) { w.multiKueue.changed(key, 0) }
-	w.ocm = &ocm{world: w, removed: map[string]bool{}}
+	w.ocm = &ocm{world: w, lostAt: map[string]time.Time{}}
 	for _, c := range w.clusters {
 		c.kueue = c.newWorkerKueue(flavors)
 		w.multiKueue.remotes[c.spec.Name] = &remote{cluster: c, tokens: clientBurst, at: now()}
