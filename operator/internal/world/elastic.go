@@ -42,7 +42,7 @@ func (w *World) resize(r *Run, pods int64) {
 // isReplaced reports whether a slice ended although its job goes on.
 func isReplaced(wl *kueue.Workload) bool {
 	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return kueuestate.IsFinished(wl) && (c.Reason == kueue.WorkloadSliceReplaced || c.Reason == kueue.WorkloadFinishedReasonOutOfSync)
+	return kueuestate.IsReplaced(wl) || kueuestate.IsFinished(wl) && c.Reason == kueue.WorkloadFinishedReasonOutOfSync
 }
 
 // sliceOf is the slice on which Kueue's reconciler of jobs acts for a Workload on the hub; false = none. It
@@ -196,7 +196,7 @@ func ignores(wl *kueue.Workload) bool {
 		return false
 	}
 	if kueuestate.IsFinished(wl) {
-		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished).Reason == kueue.WorkloadSliceReplaced
+		return kueuestate.IsReplaced(wl)
 	}
 	return wl.Status.Admission == nil && kueuestate.ReplacedSlice(wl) != ""
 }

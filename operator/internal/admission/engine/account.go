@@ -69,6 +69,8 @@ func (e *Engine) accountLostQuota(s *lifecycle.Situation) *lifecycle.Situation {
 	switch {
 	case kueuestate.HasRun(s.Workload):
 		how = endedFinished
+	case kueuestate.IsReplaced(s.Workload):
+		how = endedReplaced
 	case kueuestate.IsEvictedByAdmissionCheck(s.Workload):
 		how = endedByWorker
 	}
@@ -93,6 +95,8 @@ const (
 	endedByWorker
 	// endedFinished: the workload's pods are done.
 	endedFinished
+	// endedReplaced: another slice of the job has the workload's pods now.
+	endedReplaced
 )
 
 // endAttempt releases what the workload held. Workloads that wait for its clusters are decided
@@ -110,10 +114,15 @@ func (e *Engine) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) l
 	e.Registry.Shadow.End(string(uid), how == endedFinished, s.Now)
 	clusters, podSets := e.Ledger.Reserved(string(uid))
 	var held bool
-	if how == endedFinished {
-		held = e.Ledger.Release(string(uid))
-	} else {
+	if how != endedFinished {
 		e.Ledger.FailStart(string(uid), s.Now, failed != nil)
+	}
+	switch how {
+	case endedFinished:
+		held = e.Ledger.Release(string(uid))
+	case endedReplaced:
+		held = e.Ledger.HandOver(string(uid))
+	default:
 		held = e.Ledger.MarkEnded(string(uid), s.Now)
 	}
 	if ran := h.Running; ran != nil {

@@ -22,11 +22,18 @@ func IsFinished(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
 }
 
-// HasRun reports whether the workload has finished because its pods are done. Kueue finishes one whose job was deleted,
-// too.
+// HasRun reports whether the workload has finished because its pods are done. Kueue also finishes one whose job was
+// deleted, and the slices of an elastic job that goes on with another one.
 func HasRun(wl *kueue.Workload) bool {
 	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return c != nil && c.Status == metav1.ConditionTrue && c.Reason != kueue.WorkloadFinishedReasonOwnerNotFound
+	return c != nil && c.Status == metav1.ConditionTrue &&
+		!slices.Contains([]string{kueue.WorkloadFinishedReasonOwnerNotFound, kueue.WorkloadSliceReplaced, kueue.WorkloadFinishedReasonOutOfSync}, c.Reason)
+}
+
+// IsReplaced reports whether another slice of the elastic job has taken over the workload's quota and pods.
+func IsReplaced(wl *kueue.Workload) bool {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == kueue.WorkloadSliceReplaced
 }
 
 // IsAdmitted reports whether Kueue has admitted the workload.

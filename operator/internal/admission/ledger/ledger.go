@@ -319,6 +319,18 @@ func (l *Ledger) Release(uid string) bool {
 	if r := l.running[uid]; r != nil {
 		l.start(r, r.Since) // its pods may have been ready too briefly to be seen
 	}
+	return l.dropCurrent(uid)
+}
+
+// HandOver drops the current entries of a workload whose pods belong to another one now. It returns false if there
+// were none.
+func (l *Ledger) HandOver(uid string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropCurrent(uid)
+}
+
+func (l *Ledger) dropCurrent(uid string) bool {
 	l.release(uid)
 	entries := l.currentOf(uid)
 	for _, e := range l.entries[uid] {

@@ -66,6 +66,7 @@ func TestDoubt(t *testing.T) {
 		{"both were given up", []func(*Ledger){two, end(hangs, false, "a", "b")}, hangs + 1, map[string]bool{"team-a": true}},
 		{"both finished", []func(*Ledger){two, func(l *Ledger) { l.Release("a"); l.Release("b") }}, hangs, nil},
 		{"one finished before it was seen to start", []func(*Ledger){put(admitted("a", "team-a"), admitted("b", "team-a"), admitted("c", "team-a")), func(l *Ledger) { l.Release("c") }}, hangs, nil},
+		{"another slice took the pods of one over", []func(*Ledger){put(admitted("a", "team-a"), admitted("b", "team-a"), admitted("c", "team-a")), func(l *Ledger) { l.HandOver("c") }}, hangs, map[string]bool{"team-a": true}},
 		{"the same workload failed twice", []func(*Ledger){put(admitted("a", "team-a")), end(10, true, "a"), put(admittedAt(admitted("a", "team-a"), 20)), end(30, true, "a")}, 31, nil},
 		{"the next one is a probe", []func(*Ledger){two}, pause, nil},
 		{"a probe is on its way", []func(*Ledger){two, func(l *Ledger) { l.Debit(entry("probe", "c1")) }}, pause, map[string]bool{"team-a": true}},

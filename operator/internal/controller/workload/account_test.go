@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,6 +108,14 @@ func TestDevicesOfASliceStayReservedUntilItsClusterAdmitsIt(t *testing.T) {
 	}
 }
 
+// finishedBy finishes a workload for a reason.
+func finishedBy(reason string) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		fixture.SetCondition(wl, kueue.WorkloadFinished, fixture.Noon)
+		apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished).Reason = reason
+	}
+}
+
 // What a workload held becomes free: its devices count in ranking and waiting workloads are
 // decided again. Devices of a workload that did not finish may still be in use, until
 // samples show them.
@@ -117,6 +126,9 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 		reserved int64
 	}{
 		{"finished", func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadFinished, fixture.Noon) }, 0},
+		{"deleted with its job", finishedBy(kueue.WorkloadFinishedReasonOwnerNotFound), 2},
+		{"replaced by another slice", finishedBy(kueue.WorkloadSliceReplaced), 0},
+		{"replaced before it had quota", finishedBy(kueue.WorkloadFinishedReasonOutOfSync), 2},
 		{"quota lost", func(wl *kueue.Workload) { wl.Status.Admission = nil }, 2},
 		{"quota lost and reserved again between two looks", func(wl *kueue.Workload) {
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
