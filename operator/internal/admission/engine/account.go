@@ -127,7 +127,9 @@ func (e *Engine) endAttempt(uid types.UID, s *lifecycle.Situation, how ending) l
 	}
 	if ran := h.Running; ran != nil {
 		clusters, podSets = append(clusters, ran.Cluster), ran.PodSets
-		e.Ledger.Credit(ledger.Credit{Cluster: ran.Cluster, Queue: ran.Queue, PodSets: ran.PodSets, FinishedAt: s.Now})
+		if !s.Record.Repair { // else the copy was gone before, and the samples may show its devices as free
+			e.Ledger.Credit(ledger.Credit{Cluster: ran.Cluster, Queue: ran.Queue, PodSets: ran.PodSets, FinishedAt: s.Now})
+		}
 		held = true
 	}
 	if held {

@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
@@ -116,24 +117,28 @@ func finishedBy(reason string) func(*kueue.Workload) {
 	}
 }
 
-// What a workload held becomes free: its devices count in ranking and waiting workloads are
-// decided again. Devices of a workload that did not finish may still be in use, until
+// What a workload held becomes free: its devices count in ranking, unless its copy was lost before, and waiting
+// workloads are decided again. Devices of a workload that did not finish may still be in use, until
 // samples show them.
 func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 	for _, tc := range []struct {
-		name     string
-		end      func(*kueue.Workload)
-		reserved int64
+		name               string
+		end                func(*kueue.Workload)
+		reserved, credited int64
 	}{
-		{"finished", func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadFinished, fixture.Noon) }, 0},
-		{"deleted with its job", finishedBy(kueue.WorkloadFinishedReasonOwnerNotFound), 2},
-		{"replaced by another slice", finishedBy(kueue.WorkloadSliceReplaced), 0},
-		{"replaced before it had quota", finishedBy(kueue.WorkloadFinishedReasonOutOfSync), 2},
-		{"quota lost", func(wl *kueue.Workload) { wl.Status.Admission = nil }, 2},
+		{"finished", func(wl *kueue.Workload) { fixture.SetCondition(wl, kueue.WorkloadFinished, fixture.Noon) }, 0, 2},
+		{"deleted with its job", finishedBy(kueue.WorkloadFinishedReasonOwnerNotFound), 2, 2},
+		{"replaced by another slice", finishedBy(kueue.WorkloadSliceReplaced), 0, 2},
+		{"replaced before it had quota", finishedBy(kueue.WorkloadFinishedReasonOutOfSync), 2, 2},
+		{"quota lost", func(wl *kueue.Workload) { wl.Status.Admission = nil }, 2, 2},
+		{"quota lost after the copy was lost, by a repair", func(wl *kueue.Workload) {
+			record := dispatch.Record{}.BeginRepair([]string{"cluster1"}, fixture.Noon, "the copy is gone", fixture.Noon)
+			wl.Annotations, wl.Status.Admission = map[string]string{v1alpha1.DispatchAnnotation: record.Encode()}, nil
+		}, 2, 0},
 		{"quota lost and reserved again between two looks", func(wl *kueue.Workload) {
 			wl.Status.AdmissionChecks[0].State = kueue.CheckStatePending
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(fixture.Noon.Add(time.Minute))
-		}, 2},
+		}, 2, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, v1alpha1.PlacementGateSpec{PeriodSeconds: 3600})
@@ -152,8 +157,8 @@ func TestEndOfAnAttemptReturnsDevices(t *testing.T) {
 			b.update(tc.end)
 			b.account(b.look())
 			view := b.engine.Ledger.View()
-			if got := view.Credited("cluster1", fixture.Noon, set); got != 2 {
-				t.Errorf("%d devices credited, want 2", got)
+			if got := view.Credited("cluster1", fixture.Noon, set); got != tc.credited {
+				t.Errorf("%d devices credited, want %d", got, tc.credited)
 			}
 			for after, want := range map[time.Duration]int64{0: tc.reserved, b.engine.Ledger.Settle + time.Second: 0} {
 				if got := view.Devices("cluster1", b.now().Add(after), "other", set); got != want {
