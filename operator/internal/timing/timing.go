@@ -103,6 +103,9 @@ const (
 	// JobQuotaGrace is the time after its own reservation for which component 0 of a job waits until
 	// Kueue has reserved quota for the others. Kueue does it for one after the other.
 	JobQuotaGrace = 5 * time.Second
+	// MaxJobQuotaWait is the longest time after its own reservation for which a component of a job waits until
+	// Kueue has reserved quota for the others, without which MultiKueue deletes the job on its cluster.
+	MaxJobQuotaWait = 5 * time.Minute
 	// MaxCopyWait is the longest time for which a workload waits for an unreachable cluster
 	// that may hold its copy.
 	MaxCopyWait = time.Minute

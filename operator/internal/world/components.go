@@ -62,6 +62,14 @@ func (w *World) submitSet(j *Job) {
 	}
 }
 
+// holdsQuota reports whether all components have quota.
+func (s *componentSet) holdsQuota() bool {
+	return !slices.ContainsFunc(s.members, func(m *Run) bool {
+		wl := m.world.kueue.workloads.get(m.Key)
+		return wl == nil || !kueuestate.HoldsQuota(wl)
+	})
+}
+
 // siblings are the other components of a Workload's set.
 func (w *World) siblings(key types.NamespacedName) []*Run {
 	r := w.runs[key]

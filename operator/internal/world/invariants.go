@@ -28,8 +28,8 @@ const (
 	NotLost Invariant = "NotLost"
 	// StartsWhereSent: the pods of a job that was sent to a cluster find nodes there.
 	StartsWhereSent Invariant = "StartsWhereSent"
-	// StartsInTime: a job with quota that fits on a cluster which is free for it is sent there within
-	// startBound.
+	// StartsInTime: a job that fits on a cluster which is free for it is sent there within startBound after all its
+	// components have quota.
 	StartsInTime Invariant = "StartsInTime"
 	// NoStarvation: a job that has waited for hold.agingSeconds is sent to a cluster within the bound of
 	// operator/docs/order.md.

@@ -32,6 +32,10 @@ func (w *World) checkStart(r *Run, holds map[string][]string) {
 	if r.set != nil && r != r.set.members[0] {
 		return // others of its set may wait for the same devices, and it could not run without them
 	}
+	if r.set != nil && !r.set.holdsQuota() {
+		r.fitsSince = time.Time{} // MultiKueue would delete it again
+		return
+	}
 	if r.MinPods > 0 {
 		return // the number of pods that start depends on the worker's quota
 	}

@@ -69,10 +69,7 @@ func (r *Run) waitsForGate(wl *kueue.Workload) bool {
 	if awaitsOthers(wl) {
 		return false
 	}
-	return r.set == nil || r == r.set.members[0] && !slices.ContainsFunc(r.set.members, func(m *Run) bool {
-		wl := r.world.kueue.workloads.get(m.Key)
-		return wl == nil || !kueuestate.HoldsQuota(wl)
-	})
+	return r.set == nil || r == r.set.members[0] && r.set.holdsQuota()
 }
 
 // fitsEmptyCluster reports whether an empty cluster of the gate takes the job.

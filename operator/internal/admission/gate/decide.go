@@ -55,6 +55,9 @@ const (
 	// ReasonAwaitingPrimary is set for a component whose job's primary component has no cluster
 	// yet.
 	ReasonAwaitingPrimary = "AwaitingPrimary"
+	// ReasonAwaitingQuota is set for a component for which a cluster has room, while Kueue has not reserved
+	// quota for others of its job.
+	ReasonAwaitingQuota = "AwaitingQuota"
 	// ReasonGateNotReady is set if the gate does not exist or cannot decide.
 	ReasonGateNotReady = "GateNotReady"
 	// ReasonNever is set if no cluster could start the workload, even if it were empty.

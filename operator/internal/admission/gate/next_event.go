@@ -28,5 +28,6 @@ var nextEvents = map[string]nextEvent{
 	ReasonYield:                 {text: "Kueue takes the quota, and the operator activates the workload after a pause"},
 	ReasonGaveUp:                {text: "Kueue deactivates the workload; after that, " + userActivates},
 	ReasonAwaitingPrimary:       {text: "a cluster admits component 0 of the job"},
+	ReasonAwaitingQuota:         {text: "Kueue reserves quota for the other components, or has not for 5 minutes"},
 	ReasonGateNotReady:          {text: "the operator reads the PlacementGate after a change"},
 }

@@ -100,18 +100,48 @@ func (s *Situation) ComponentEntries(cluster string, debitedAt time.Time) []ledg
 
 // lacksQuota reports whether the job is placed with the workload, and other components have no quota.
 func (j Job) lacksQuota(wl *kueue.Workload) bool {
-	return j.IsPlacedWith(wl) && slices.ContainsFunc(j.Unplaced, func(other *kueue.Workload) bool { return !kueuestate.HoldsQuota(other) })
+	return j.IsPlacedWith(wl) && len(j.withoutQuota()) > 0
 }
 
 // awaitsJobQuota reports whether Kueue may be about to reserve quota for the components that the workload
-// decides for. Their devices can be reserved then, so that the job starts as a whole. If Kueue's clock is
-// ahead, the time counts from when the operator saw the quota.
+// decides for. Their devices can be reserved then, so that the job starts as a whole.
 func awaitsJobQuota(s *Situation) bool {
+	return s.Job.lacksQuota(s.Workload) && hasQuotaFor(s) < timing.JobQuotaGrace
+}
+
+// hasQuotaFor is for how long the workload has quota. If Kueue's clock is ahead, the time counts from when the
+// operator saw the quota.
+func hasQuotaFor(s *Situation) time.Duration {
 	since := kueuestate.QuotaReservedAt(s.Workload)
 	if seen := s.History.QuotaSeenAt; !seen.IsZero() && seen.Before(since) {
 		since = seen
 	}
-	return s.Job.lacksQuota(s.Workload) && s.Now.Sub(since) < timing.JobQuotaGrace
+	return s.Now.Sub(since)
+}
+
+// jobQuotaWait is for how much longer the workload waits until all components of its job have quota. While one has
+// none, MultiKueue deletes the job on its cluster:
+//  1. Kueue on the worker creates Workloads for all components as soon as one of them is sent there.
+//  2. MultiKueue removes what a worker has of a Workload without quota on the hub. For a component, that is the job.
+//  3. The other components lose their copies and their quota, and would be sent again.
+//
+// When the time is over, the component is sent: the eviction that follows returns its quota, which another job may
+// wait for that lacks quota itself.
+func jobQuotaWait(s *Situation) time.Duration {
+	if s.Dispatch() == Local || len(s.Job.withoutQuota()) == 0 || awaitsJobQuota(s) {
+		return 0
+	}
+	return max(0, timing.MaxJobQuotaWait-hasQuotaFor(s))
+}
+
+func awaitQuota(s *Situation, d gate.Decision) gate.Decision {
+	return gate.Decision{State: gate.Pending, Reason: gate.ReasonAwaitingQuota, Verdicts: d.Verdicts, Message: gate.Truncate(
+		"there is room, but Workload " + s.Job.withoutQuota()[0].Name + " of the job has no quota, without which MultiKueue deletes the job on its cluster")}
+}
+
+// withoutQuota are the other components that wait for quota.
+func (j Job) withoutQuota() []*kueue.Workload {
+	return slices.DeleteFunc(slices.Clone(j.Unplaced), kueuestate.HoldsQuota)
 }
 
 // hasPlaceInJob reports whether devices are reserved for a component on the cluster of its job: the

@@ -42,9 +42,7 @@ func stepDecide(s *Situation) Step {
 	next.Event = holdEvent(s, d)
 	if d.State == gate.Pending {
 		next.Wait = waitAfter(s, d, key)
-		if next.RequeueAfter == 0 {
-			next.RequeueAfter = earliest(earliest(unplaceableAfter(s), neverAfter(s, d)), keepsMessage(s, d))
-		}
+		next.RequeueAfter = earliest(next.RequeueAfter, earliest(earliest(unplaceableAfter(s), neverAfter(s, d)), keepsMessage(s, d)))
 	}
 	if d.State != gate.Ready || !s.MayNominate() {
 		return next
@@ -60,10 +58,10 @@ func stepDecide(s *Situation) Step {
 }
 
 // waitAfter is the workload's entry in the wait queue after a Pending decision. A workload that waits
-// for its last copy leaves its line, which it would stop although others have room: it looks again
-// by itself.
+// for its last copy, or for the quota of its job, leaves its line, which it would stop although others have
+// room: it looks again by itself.
 func waitAfter(s *Situation, d gate.Decision, key gatestate.QueryKey) *waitqueue.Entry {
-	if d.Reason == gate.ReasonOrphanedCopy {
+	if d.Reason == gate.ReasonOrphanedCopy || d.Reason == gate.ReasonAwaitingQuota {
 		return waitWithoutResults(s)
 	}
 	e := s.WaitEntry(key)
@@ -73,12 +71,15 @@ func waitAfter(s *Situation, d gate.Decision, key gatestate.QueryKey) *waitqueue
 
 // Decide finds the clusters that can take the workload. The returned clusters are those to
 // nominate; without MultiKueue, or with Kueue's built-in dispatcher, the chosen one. wait is
-// the time for which a possible orphaned copy keeps the workload from going elsewhere.
+// the time for which a possible orphaned copy keeps the workload from going elsewhere, or after which it
+// looks for the quota of its job again.
 func Decide(s *Situation) (d gate.Decision, clusters []string, wait time.Duration) {
 	d = s.Decision(s.Record.Attempt + 1)
 	d = revise(s, d)
 	switch {
 	case d.State != gate.Ready:
+	case jobQuotaWait(s) > 0:
+		d, wait = awaitQuota(s, d), min(jobQuotaWait(s), gate.PeriodOf(&s.Gate.Spec))
 	case mustQueue(s, d):
 		d = gate.Decision{State: gate.Pending, Reason: gate.ReasonQueued, Verdicts: d.Verdicts,
 			Message: QueuedMessage(s.Room.Preceding.String())}

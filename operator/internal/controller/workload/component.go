@@ -30,7 +30,7 @@ func jobOf(obj client.Object) []string {
 }
 
 // concernsComponents selects the events that change the steps of the job's other components: a
-// component with a cluster, where the others may go, one that loses its cluster, and a primary
+// component with a cluster, where the others may go, one that loses its cluster or gets quota, and a primary
 // component that loses its quota, is rejected, or is no longer held back.
 var concernsComponents = predicate.Funcs{
 	CreateFunc:  func(e event.CreateEvent) bool { return isPlacedComponent(e.Object) },
@@ -38,7 +38,7 @@ var concernsComponents = predicate.Funcs{
 	GenericFunc: func(e event.GenericEvent) bool { return isPlacedComponent(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return isPlacedComponent(e.ObjectNew) || isPlacedComponent(e.ObjectOld) || isOnItsWayPrimary(e.ObjectOld) && !isOnItsWayPrimary(e.ObjectNew) ||
-			isHeldPrimary(e.ObjectOld) && !isHeldPrimary(e.ObjectNew)
+			isHeldPrimary(e.ObjectOld) && !isHeldPrimary(e.ObjectNew) || !hasQuotaInJob(e.ObjectOld) && hasQuotaInJob(e.ObjectNew)
 	},
 }
 
@@ -50,6 +50,11 @@ func isPlacedComponent(obj client.Object) bool {
 func isOnItsWayPrimary(obj client.Object) bool {
 	wl, ok := obj.(*kueue.Workload)
 	return ok && kueuestate.IsComponent(wl) && !kueuestate.FollowsPrimary(wl) && kueuestate.IsOnItsWay(wl)
+}
+
+func hasQuotaInJob(obj client.Object) bool {
+	wl, ok := obj.(*kueue.Workload)
+	return ok && kueuestate.IsComponent(wl) && kueuestate.HoldsQuota(wl)
 }
 
 // isHeldPrimary reports whether a primary component waits, inactive, for the gate to decide first.

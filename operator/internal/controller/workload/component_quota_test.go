@@ -35,7 +35,7 @@ func TestComponentsWithoutQuotaReserveNothing(t *testing.T) {
 	if got := b.check(); got.State != kueue.CheckStatePending {
 		t.Errorf("room for three of four components: check %s %q", got.State, got.Message)
 	}
-	b.clock.add(time.Minute)
+	b.clock.add(timing.MaxJobQuotaWait)
 	b.room(map[string]float64{"cluster1": 4, "cluster2": 0})
 	b.reconcile()
 	if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster1"}) {
@@ -94,8 +94,9 @@ func TestComponentsThatCannotStart(t *testing.T) {
 }
 
 // Kueue reserves quota for one component after the other. If component 0 were nominated at once, another
-// job could take the devices of those that follow, and neither job could start as a whole.
-func TestPrimaryWaitsBrieflyForTheQuotaOfItsJob(t *testing.T) {
+// job could take the devices of those that follow, and neither job could start as a whole. While one has no quota,
+// MultiKueue deletes the job on its cluster, so that component 0 is not sent there again and again.
+func TestPrimaryWaitsForTheQuotaOfItsJob(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		follows bool
@@ -132,6 +133,14 @@ func TestPrimaryWaitsBrieflyForTheQuotaOfItsJob(t *testing.T) {
 				t.Fatalf("woke %v, want component 0", b.woken)
 			}
 			b.reconcile()
+			if !tc.follows {
+				const want = "there is room, but Workload serve-1 of the job has no quota, without which MultiKueue deletes the job on its cluster"
+				if c := b.check(); c.Message != want || len(b.workload().Status.NominatedClusterNames) > 0 {
+					t.Fatalf("check %s %q, nominated %v, want %q", c.State, c.Message, b.workload().Status.NominatedClusterNames, want)
+				}
+				b.clock.add(timing.MaxJobQuotaWait)
+				b.reconcile()
+			}
 			if got := b.workload().Status.NominatedClusterNames; !slices.Equal(got, []string{"cluster1"}) {
 				t.Errorf("nominated %v, want cluster1: %q", got, b.check().Message)
 			}

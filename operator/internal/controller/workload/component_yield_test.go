@@ -46,8 +46,7 @@ func TestJobYieldsAsAWhole(t *testing.T) {
 	}
 }
 
-// The steps of the other components depend on the cluster of a component, and on the quota of the
-// primary one.
+// The steps of the other components depend on the cluster and the quota of a component.
 func TestEventsThatConcernComponents(t *testing.T) {
 	with := func(index int, changes ...func(*kueue.Workload)) *kueue.Workload {
 		wl := fixture.Replica(index)
@@ -67,7 +66,7 @@ func TestEventsThatConcernComponents(t *testing.T) {
 		{"the primary component yields", with(0), with(0, fixture.Pausing), true},
 		{"the primary component loses its quota", with(0), with(0, fixture.WithoutQuota), true},
 		{"the primary component is rejected", with(0), with(0, fixture.RejectedCheck), true},
-		{"the primary component gets quota", with(0, fixture.WithoutQuota), with(0), false},
+		{"a component gets quota", with(1, fixture.WithoutQuota), with(1), true},
 		{"another component loses its quota", with(1), with(1, fixture.WithoutQuota), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -94,14 +94,26 @@ func preemptorFitsNowhere() world.Spec {
 	return s
 }
 
-// componentWithoutQuota has a LeaderWorkerSet whose last component gets no quota. MultiKueue deletes the set on the
-// worker for that component as soon as another one is admitted there. The gate sends the others again every few
-// seconds.
+// componentWithoutQuota has a LeaderWorkerSet whose last component gets no quota for 20 minutes. MultiKueue deletes the
+// set on the worker for that component as soon as another one is admitted there. The gate sends the others again every
+// five minutes.
 func componentWithoutQuota() world.Spec {
 	return world.Spec{Name: "a component without quota", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 1, 8)},
-		Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 5}}},
-		Jobs: []world.Job{{Name: "other", At: 30 * time.Second, Devices: 1, Duration: 5 * time.Minute},
+		Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 6}}},
+		Jobs: []world.Job{{Name: "other", At: 30 * time.Second, Devices: 1, Duration: 20 * time.Minute},
 			{Name: "set", Kind: world.KindSet, Components: 3, At: time.Minute, Devices: 2, Duration: 3 * time.Minute}}}
+}
+
+// TestComponentsWaitForTheQuotaOfTheirJob shows that a set of which one component has no quota is sent rarely, and runs
+// when all have quota.
+func TestComponentsWaitForTheQuotaOfTheirJob(t *testing.T) {
+	w := Run(t, componentWithoutQuota(), Options{Verbose: printLog()})
+	if sent := strings.Count(w.Log(), "set-0 is nominated to [cluster"); sent < 2 || sent > 6 {
+		t.Errorf("component 0 is sent %d times in 20 minutes without the quota of its job", sent)
+	}
+	if !strings.Contains(w.Log(), "all components of set run") {
+		t.Error("the set does not run")
+	}
 }
 
 // lineOfEqualJobs has three equal jobs that wait. Only the first is decided, so the last one shows what was true
