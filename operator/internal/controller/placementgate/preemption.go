@@ -35,10 +35,6 @@ func (r *Reconciler) gatherPreemptingQuotas(ctx context.Context, g *v1alpha1.Pla
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	first, err := hubstate.DecidedFirst(ctx, r.client)
-	if err != nil {
-		return nil, err
-	}
 	own := map[string]bool{}
 	for i := range checks.Items {
 		name, isOurs := kueuestate.GateOf(&checks.Items[i])
@@ -49,7 +45,7 @@ func (r *Reconciler) gatherPreemptingQuotas(ctx context.Context, g *v1alpha1.Pla
 	for i := range queues.Items {
 		queue := &queues.Items[i]
 		isGated := slices.ContainsFunc(kueuestate.ChecksOfQueue(queue), func(name string) bool { return own[name] })
-		if !isGated || !kueuestate.Preempts(queue) || first[queue.Name] && g.Spec.Mode != v1alpha1.ModeShadow {
+		if !isGated || !kueuestate.Preempts(queue) {
 			continue
 		}
 		for _, of := range deviceQuotasOf(queue) {
@@ -60,7 +56,11 @@ func (r *Reconciler) gatherPreemptingQuotas(ctx context.Context, g *v1alpha1.Pla
 			}
 		}
 	}
-	return list, nil
+	if len(list) == 0 || g.Spec.Mode == v1alpha1.ModeShadow {
+		return list, nil
+	}
+	first, err := hubstate.DecidedFirst(ctx, r.client)
+	return slices.DeleteFunc(list, func(q preemptingQuota) bool { return first[q.ClusterQueue] }), err
 }
 
 // deviceQuotasOf returns the flavors and resources of a queue that count devices which the exporter measures.
