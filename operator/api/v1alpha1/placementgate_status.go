@@ -24,7 +24,7 @@ const (
 	ConditionDispatcherMatches = "DispatcherMatches"
 	// ConditionPreemptionGated: no queue with the gate's check preempts running workloads before the gate
 	// has decided whether the new one fits. False names a queue that preempts and whose quota does not
-	// exceed the devices of the gate's clusters.
+	// exceed the devices of the gate's clusters, unless the gate decides first in all its LocalQueues.
 	ConditionPreemptionGated = "PreemptionGated"
 )
 
@@ -91,7 +91,7 @@ const (
 	ReasonOnlyDispatcher = "OnlyDispatcher"
 	// ReasonDispatchOff of DispatcherMatches: Kueue's built-in dispatcher nominates clusters.
 	ReasonDispatchOff = "DispatchOff"
-	// ReasonNoPreemption of PreemptionGated: no queue with the gate's check preempts.
+	// ReasonNoPreemption of PreemptionGated: no queue with the gate's check preempts before the gate decides.
 	ReasonNoPreemption = "NoPreemption"
 	// ReasonQuotaAboveDevices of PreemptionGated: the quota of each queue that preempts exceeds the devices.
 	ReasonQuotaAboveDevices = "QuotaAboveDevices"

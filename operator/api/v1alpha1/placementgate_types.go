@@ -319,8 +319,8 @@ const (
 type WhenNever struct {
 	// Park: the workload returns its quota after afterSeconds, and queues again when a node or
 	// quota that could hold it appears. Wait: as any other workload without room. Reject: the gate
-	// rejects the workload after afterSeconds, and Kueue deactivates it. A component of a job of
-	// several workloads waits. Default Park.
+	// rejects the workload after afterSeconds, and Kueue deactivates it. The components of a job of
+	// several workloads follow component 0. Default Park.
 	// +kubebuilder:default=Park
 	// +optional
 	Mode NeverMode `json:"mode,omitempty"`

@@ -162,6 +162,9 @@ func (h *fakeHub) merge(content []byte) error {
 }
 
 func plural(u *unstructured.Unstructured) string {
+	if strings.HasSuffix(u.GetKind(), "Class") {
+		return strings.ToLower(u.GetKind()) + "es"
+	}
 	return strings.TrimSuffix(strings.ToLower(u.GetKind()), "y") + map[bool]string{true: "ies", false: "s"}[strings.HasSuffix(u.GetKind(), "y")]
 }
 

@@ -98,7 +98,7 @@ func WorkloadOf(manifest *unstructured.Unstructured, namespace string) (*kueue.W
 	wl := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(manifest.GetNamespace(), namespace), Name: kind + "-" + job, Annotations: manifest.GetAnnotations(),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: manifest.GetAPIVersion(), Kind: manifest.GetKind(), Name: job}}},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(manifest.GetLabels()[queueLabel]), PodSets: podSets},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(manifest.GetLabels()[queueLabel]), PodSets: podSets, PriorityClassRef: priorityClassOf(manifest, podSets)},
 	}
 	if least, err := strconv.ParseInt(manifest.GetAnnotations()[minParallelism], 10, 32); err == nil && manifest.GetKind() == "Job" {
 		wl.Spec.PodSets[0].MinCount = new(int32(least))
@@ -106,6 +106,9 @@ func WorkloadOf(manifest *unstructured.Unstructured, namespace string) (*kueue.W
 	if manifest.GetKind() == "Workload" {
 		queue, _, _ := unstructured.NestedString(manifest.Object, "spec", "queueName")
 		wl.Name, wl.OwnerReferences, wl.Spec.QueueName = job, manifest.GetOwnerReferences(), kueue.LocalQueueName(queue)
+		if priority, isSet, _ := unstructured.NestedInt64(manifest.Object, "spec", "priority"); isSet {
+			wl.Spec.Priority = new(int32(priority)) //nolint:gosec // the API server bounds it
+		}
 	}
 	return wl, nil
 }

@@ -3,6 +3,7 @@ package whatif
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,6 +47,11 @@ func (f *Fleet) submit(ctx context.Context, wl *kueue.Workload, answer *Answer) 
 	if err != nil {
 		return nil, err
 	}
+	priority, err := f.priorityOf(ctx, wl, answer)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", answer.Job, err)
+	}
+	submitted.Spec.Priority = &priority
 	submitted.Status.Admission = wl.Status.Admission
 	if submitted.Status.Admission == nil {
 		if submitted.Status.Admission, err = f.assign(ctx, submitted, queue, answer); err != nil {
@@ -120,8 +126,11 @@ func NoLocalQueue(key client.ObjectKey) error {
 	return fmt.Errorf("namespace %s has no LocalQueue %s: correct the label %s, or set the namespace with -n", key.Namespace, key.Name, queueLabel)
 }
 
-// assign gives each pod set the first flavor of the queue that its node selector and tolerations permit. Kueue takes the
-// first of these that has quota.
+// ErrOtherGate is the error about a job that gets no flavor of its queue about which the gate decides.
+var ErrOtherGate = errors.New("the job gets no flavor about which the gate decides")
+
+// assign gives each pod set the first flavor of the queue that its node selector and tolerations permit, and about which
+// the gate decides. Kueue takes the first one with quota of those that are permitted.
 func (f *Fleet) assign(ctx context.Context, wl *kueue.Workload, queue *kueue.ClusterQueue, answer *Answer) (*kueue.Admission, error) {
 	admission := &kueue.Admission{}
 	if queue == nil {
@@ -138,7 +147,11 @@ func (f *Fleet) assign(ctx context.Context, wl *kueue.Workload, queue *kueue.Clu
 			if group < 0 {
 				continue // Kueue may be configured to ignore it
 			}
-			flavor, err := f.firstFlavor(ctx, p, queue.Spec.ResourceGroups[group].Flavors)
+			permitted, err := f.permittedFlavors(ctx, p, queue.Spec.ResourceGroups[group].Flavors)
+			if err != nil {
+				return nil, err
+			}
+			flavor, err := f.firstOwn(ctx, queue, permitted)
 			if err != nil {
 				return nil, err
 			}
@@ -150,22 +163,58 @@ func (f *Fleet) assign(ctx context.Context, wl *kueue.Workload, queue *kueue.Clu
 		admission.PodSetAssignments = append(admission.PodSetAssignments, assigned)
 		answer.Flavors[string(p.Name)] = flavors
 	}
+	if hasCheck, err := f.decidesUnder(ctx, queue, nil); err != nil || !hasCheck { // the gate takes the place of others
+		return admission, err
+	}
+	if isOwn, err := f.decidesUnder(ctx, queue, admission); err != nil || !isOwn {
+		return nil, cmp.Or(err, ErrOtherGate)
+	}
 	return admission, nil
 }
 
-// firstFlavor returns the first flavor that the pods may use; empty = none.
-func (f *Fleet) firstFlavor(ctx context.Context, p *kueue.PodSet, flavors []kueue.FlavorQuotas) (kueue.ResourceFlavorReference, error) {
+// permittedFlavors returns the flavors that the pods may use.
+func (f *Fleet) permittedFlavors(ctx context.Context, p *kueue.PodSet, flavors []kueue.FlavorQuotas) (names []kueue.ResourceFlavorReference, err error) {
 	for _, q := range flavors {
 		flavor := &kueue.ResourceFlavor{}
 		found, err := hubstate.Find(ctx, f.hub, client.ObjectKey{Name: string(q.Name)}, flavor)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if found && permits(&p.Template.Spec, &flavor.Spec) {
-			return q.Name, nil
+			names = append(names, q.Name)
 		}
 	}
-	return "", nil
+	return names, nil
+}
+
+// firstOwn returns the first flavor for which the queue has a check of the gate, or else the first one; empty = there is none.
+func (f *Fleet) firstOwn(ctx context.Context, queue *kueue.ClusterQueue, flavors []kueue.ResourceFlavorReference) (kueue.ResourceFlavorReference, error) {
+	for _, name := range flavors {
+		with := &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"": name}}}}
+		if isOwn, err := f.decidesUnder(ctx, queue, with); err != nil || isOwn {
+			return name, err
+		}
+	}
+	if len(flavors) == 0 {
+		return "", nil
+	}
+	return flavors[0], nil
+}
+
+// decidesUnder reports whether the gate has a check for an admission by a queue; nil = for any.
+func (f *Fleet) decidesUnder(ctx context.Context, queue *kueue.ClusterQueue, admission *kueue.Admission) (bool, error) {
+	for _, name := range kueuestate.ChecksFor(queue, admission) {
+		check, err := hubstate.AdmissionCheck(ctx, f.hub, name)
+		if err != nil {
+			return false, err
+		}
+		if check != nil {
+			if gate, isGate := kueuestate.GateOf(check); isGate && gate == f.gate.Name {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // permits reports whether pods may run on the nodes of a flavor, as far as their node selector and tolerations say.
@@ -195,7 +244,7 @@ func requestedBy(pod *corev1.PodSpec) []corev1.ResourceName {
 // one without a hub, sends jobs to workers.
 func (f *Fleet) checksOf(ctx context.Context, queue *kueue.ClusterQueue, admission *kueue.Admission, answer *Answer) ([]kueue.AdmissionCheckState, error) {
 	states := map[string]kueue.CheckState{}
-	hasOwn, multiKueue, workers := false, "", ""
+	hasOwn, hasOther, multiKueue, workers := false, false, "", ""
 	for _, name := range kueuestate.ChecksFor(queue, admission) {
 		check, err := hubstate.AdmissionCheck(ctx, f.hub, name)
 		if err != nil {
@@ -208,6 +257,7 @@ func (f *Fleet) checksOf(ctx context.Context, queue *kueue.ClusterQueue, admissi
 		config, isMultiKueue := kueuestate.MultiKueueConfigOf(check)
 		switch {
 		case isGate && gate != f.gate.Name: // the gate that is asked about takes its place
+			hasOther = true
 		case isGate:
 			states[name], hasOwn = kueue.CheckStatePending, true
 		case isMultiKueue:
@@ -216,6 +266,9 @@ func (f *Fleet) checksOf(ctx context.Context, queue *kueue.ClusterQueue, admissi
 			states[name] = kueue.CheckStateReady
 			answer.Assumed = append(answer.Assumed, "admission check "+name+" becomes Ready")
 		}
+	}
+	if hasOwn && hasOther {
+		answer.Assumed = append(answer.Assumed, "ClusterQueue "+queue.Name+" loses the checks of other gates: several block its jobs")
 	}
 	if !hasOwn {
 		states[ownCheck] = kueue.CheckStatePending

@@ -3,10 +3,12 @@ package whatif
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -19,6 +21,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/controller/workload"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
@@ -36,7 +39,9 @@ type Question struct {
 	// Source of the gate's queries.
 	Source  query.SourceInfo
 	Querier query.Querier
-	// Hub are the objects of Kueue and the ManagedClusters of the hub; empty = there is no hub: quota is not limited, and
+	// Held are the clusters that the operator holds, by the namespace/name of the workload.
+	Held map[string]string
+	// Hub are the objects of Kueue, PriorityClasses and the ManagedClusters of the hub; empty = there is no hub: quota is not limited, and
 	// each cluster is connected to MultiKueue.
 	Hub []client.Object
 	Now func() time.Time
@@ -53,6 +58,8 @@ type Fleet struct {
 	explainer *workload.Reconciler
 	names     []string
 	asked     int
+	// hasHub: the copy is of a hub.
+	hasHub bool
 	// answers about workloads of the hub.
 	answers map[client.ObjectKey]*Answer
 }
@@ -87,7 +94,7 @@ type Answer struct {
 // New returns a copy of a hub with the gate.
 func New(ctx context.Context, q Question) (*Fleet, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{kueue.AddToScheme, v1alpha1.AddToScheme, clusterv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{kueue.AddToScheme, v1alpha1.AddToScheme, clusterv1.Install, schedulingv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	hub := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&kueue.Workload{})
@@ -106,7 +113,7 @@ func New(ctx context.Context, q Question) (*Fleet, error) {
 			hub.WithObjects(object)
 		}
 	}
-	f := &Fleet{gate: q.Gate, hub: hub.Build(), ledger: ledger.New(ledgerSettle, ledgerTTL), gates: gatestate.New(), answers: map[client.ObjectKey]*Answer{}}
+	f := &Fleet{gate: q.Gate, hub: hub.Build(), ledger: ledger.New(ledgerSettle, ledgerTTL), gates: gatestate.New(), hasHub: len(q.Hub) > 0, answers: map[client.ObjectKey]*Answer{}}
 	var clusters []gatestate.Cluster
 	for _, c := range q.Clusters {
 		if !slices.Contains(f.names, c.Name) {
@@ -124,8 +131,32 @@ func New(ctx context.Context, q Question) (*Fleet, error) {
 	if err := f.connect(ctx); err != nil {
 		return nil, err
 	}
-	f.explainer, err = workload.NewExplainer(ctx, f.hub, f.opts)
-	return f, err
+	if f.explainer, err = workload.NewExplainer(ctx, f.hub, f.opts); err != nil {
+		return nil, err
+	}
+	return f, f.hold(ctx, q.Held)
+}
+
+// hold decides about the workloads for which the operator holds clusters, so that they keep these for themselves.
+func (f *Fleet) hold(ctx context.Context, held map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		wl := &kueue.Workload{}
+		namespace, own, _ := strings.Cut(name, "/")
+		if found, err := hubstate.Find(ctx, f.hub, client.ObjectKey{Namespace: namespace, Name: own}, wl); err != nil {
+			return err
+		} else if !found {
+			continue
+		}
+		answer, err := f.Ask(ctx, wl)
+		if err != nil {
+			return err
+		}
+		if hold := answer.Decision.Hold; hold != nil && hold.Cluster != held[name] {
+			hold.Cluster = held[name]
+			f.ledger.Commit(f.ledger.View(), hold.UID, nil, nil, hold)
+		}
+	}
+	return nil
 }
 
 // Ask submits a job and says what the gate decides, once it has decided about the waiting workloads that come first. The

@@ -257,6 +257,14 @@ func (r *Run) mayGoTo(c *cluster, j *Job) *Job {
 	case cluster != "" || r != r.set.members[0]:
 		return nil
 	}
+	return r.whole(j)
+}
+
+// whole is the job with the pods of all components of its set.
+func (r *Run) whole(j *Job) *Job {
+	if r.set == nil {
+		return j
+	}
 	whole := *j
 	whole.Pods *= r.Components
 	return &whole

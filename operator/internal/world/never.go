@@ -66,14 +66,13 @@ func (w *World) couldStart(j *Job) *cluster {
 func (w *World) checkNever(r *Run, isCalm bool) {
 	wl := w.kueue.workloads.get(r.Key)
 	never := w.settings.Gate.WhenUnplaceable.Never
-	if !isCalm || wl == nil || r.set != nil || never.Mode != "" && never.Mode != v1alpha1.NeverPark || kueuestate.IsFinished(wl) || w.settings.Gate.Queries.Fit != "" {
+	if !isCalm || wl == nil || never.Mode != "" && never.Mode != v1alpha1.NeverPark || kueuestate.IsFinished(wl) || w.settings.Gate.Queries.Fit != "" {
 		r.neverSince, r.mayReturnSince = time.Time{}, time.Time{}
 		return
 	}
-	record, err := dispatch.Decode(wl.Annotations)
-	isWaiting := r.waitsForGate(wl) && len(wl.Status.NominatedClusterNames) == 0 && !kueuestate.KeepsRetries(wl)
-	isParked := err == nil && record.Parked != "" && !kueuestate.IsActive(wl)
-	if !isWaiting && !isParked {
+	record, isParked := parkedRecord(wl)
+	isWaiting := r.keepsQuota(wl) && len(wl.Status.NominatedClusterNames) == 0 && !kueuestate.KeepsRetries(wl)
+	if placed, _ := w.clusterOfSiblings(r.Key); placed != "" || !isWaiting && !isParked {
 		r.neverSince, r.mayReturnSince = time.Time{}, time.Time{}
 		return
 	}
@@ -81,7 +80,7 @@ func (w *World) checkNever(r *Run, isCalm bool) {
 	if isWaiting {
 		job = r.asAssigned(wl)
 	}
-	c := w.couldStart(job)
+	c := w.couldStart(r.whole(job))
 	r.neverSince = w.sinceIf(isWaiting && c == nil, r.neverSince)
 	r.mayReturnSince = w.sinceIf(isParked && c != nil, r.mayReturnSince)
 	if bound := timing.Seconds(never.AfterSeconds, timing.DefaultNeverAfter) + neverLag; w.isOver(r.neverSince, bound) {
@@ -91,6 +90,27 @@ func (w *World) checkNever(r *Run, isCalm bool) {
 	if w.isOver(r.mayReturnSince, neverLag) {
 		w.broken(ParkedReturns, r.Name, "%s is parked although %s could start it since %s: %s", r.Name, c.describe(), neverLag, record.Parked)
 	}
+}
+
+// parkedRecord is the record of a parked job.
+func parkedRecord(wl *kueue.Workload) (record dispatch.Record, isParked bool) {
+	record, err := dispatch.Decode(wl.Annotations)
+	return record, err == nil && record.Parked != "" && !kueuestate.IsActive(wl)
+}
+
+// keepsQuota reports whether nothing but the gate keeps the job waiting with quota, or component 0 of its set, or whether
+// that is parked.
+func (r *Run) keepsQuota(wl *kueue.Workload) bool {
+	if r.set == nil || r == r.set.members[0] {
+		return r.waitsForGate(wl)
+	}
+	primary := r.set.members[0]
+	first := r.world.kueue.workloads.get(primary.Key)
+	if first == nil || !kueuestate.AcceptsCheckUpdate(wl) || awaitsOthers(wl) {
+		return false
+	}
+	_, isParked := parkedRecord(first)
+	return isParked || primary.waitsForGate(first)
 }
 
 // asReturned is the job on the device model of the flavor that it has given back.
@@ -117,7 +137,7 @@ func (w *World) isOver(since time.Time, bound time.Duration) bool {
 
 // neverStatement is that of a job which no cluster could start.
 var neverStatement = statement{regexp.MustCompile(`can (never) start here`), func(w *World, r *Run, _ []string) bool {
-	return !w.isCalm() || w.couldStart(r.asAssigned(w.kueue.workloads.get(r.Key))) == nil
+	return !w.isCalm() || w.couldStart(r.whole(r.asAssigned(w.kueue.workloads.get(r.Key)))) == nil
 }}
 
 // makeNever adds jobs to some worlds that no node could hold, and sometimes a node that could. Their users delete them in
@@ -131,7 +151,7 @@ func makeNever(s *Spec) {
 	last := s.LastPlanned()
 	for i := range 1 + g.IntN(4) {
 		j := s.Jobs[g.IntN(len(s.Jobs))]
-		if j.Kind != "" || j.Elastic {
+		if j.Kind != "" && j.Kind != KindSet || j.Elastic {
 			continue
 		}
 		j.Name, j.At, j.Pods, j.MinPods = "never"+string(rune('a'+i)), g.seconds(20, int(last/time.Second)), 1, 0

@@ -77,6 +77,8 @@ type rejectionRow struct {
 	rule rule
 	// reason of a Pending decision in which this rejection is the most helpful one.
 	reason string
+	// next is the event that can end a rejection with ReasonRuledOut. The other reasons have one for all their rows.
+	next string
 	// message states the rejection, as a predicate that follows the cluster's name.
 	message func(v Verdict) string
 	// stableMessage replaces message in an admission check if message changes with time
@@ -104,25 +106,25 @@ var rejections = []rejectionRow{
 	{rejection: RejectNone, reason: ReasonPlaceable, message: eligibleMessage, mayHoldCopy: true},
 
 	// isUsable detects the first ones.
-	{rejection: RejectDisconnected, rule: isUsable, reason: ReasonRuledOut, message: detailMessage("%s")},
-	{rejection: RejectNotMember, reason: ReasonRuledOut, message: detailMessage("is not in MultiKueueConfig %s")},
-	{rejection: RejectNotPermitted, reason: ReasonRuledOut, message: detailMessage("is not in annotation %s")},
-	{rejection: RejectPins, reason: ReasonRuledOut, message: detailMessage("does not match the node selector %s")},
-	{rejection: RejectJobElsewhere, reason: ReasonRuledOut, message: detailMessage("does not run the job's other components, which are on %s")},
-	{rejection: RejectUndecided, reason: ReasonRuledOut, message: detailMessage("runs the job's other components, but is not decided by Placement %s")},
-	{rejection: RejectAvoided, reason: ReasonRuledOut, message: detailMessage("%s")},
+	{rejection: RejectDisconnected, rule: isUsable, reason: ReasonRuledOut, next: "Kueue connects to a cluster", message: detailMessage("%s")},
+	{rejection: RejectNotMember, reason: ReasonRuledOut, next: "the MultiKueueConfig contains another cluster", message: detailMessage("is not in MultiKueueConfig %s")},
+	{rejection: RejectNotPermitted, reason: ReasonRuledOut, next: "the annotation of the job permits another cluster", message: detailMessage("is not in annotation %s")},
+	{rejection: RejectPins, reason: ReasonRuledOut, next: "a cluster matches the node selector", message: detailMessage("does not match the node selector %s")},
+	{rejection: RejectJobElsewhere, reason: ReasonRuledOut, next: "the cluster of the other components can take it", message: detailMessage("does not run the job's other components, which are on %s")},
+	{rejection: RejectUndecided, reason: ReasonRuledOut, next: "the Placement decides the cluster of the other components again", message: detailMessage("runs the job's other components, but is not decided by Placement %s")},
+	{rejection: RejectAvoided, reason: ReasonRuledOut, next: "the time ends for which it avoids a cluster", message: detailMessage("%s")},
 
 	// hasRequiredScores detects both.
-	{rejection: RejectScore, rule: hasRequiredScores, reason: ReasonRuledOut, dependsOnSource: true,
+	{rejection: RejectScore, rule: hasRequiredScores, reason: ReasonRuledOut, next: "a score reaches the minimum", dependsOnSource: true,
 		message: detailMessage("has a score %s below the minimum")},
-	{rejection: RejectNoScore, reason: ReasonRuledOut, dependsOnSource: true, message: detailMessage("has no valid score %s")},
+	{rejection: RejectNoScore, reason: ReasonRuledOut, next: "a score is published", dependsOnSource: true, message: detailMessage("has no valid score %s")},
 
 	// meetsRequirements detects all three.
-	{rejection: RejectRequirement, rule: meetsRequirements, reason: ReasonRuledOut, message: detailMessage("does not meet requirement %s")},
-	{rejection: RejectRequirementAbsent, reason: ReasonRuledOut, message: detailMessage("has no series for requirement %s")},
+	{rejection: RejectRequirement, rule: meetsRequirements, reason: ReasonRuledOut, next: "a requirement is met", message: detailMessage("does not meet requirement %s")},
+	{rejection: RejectRequirementAbsent, reason: ReasonRuledOut, next: "a requirement has a series", message: detailMessage("has no series for requirement %s")},
 	{rejection: RejectRequirementFailing, reason: ReasonNoMetrics, message: detailMessage("has no result for requirement %s")},
 
-	{rejection: RejectPrerequisite, rule: hasPrerequisites, reason: ReasonRuledOut, message: detailMessage("does not have %s")},
+	{rejection: RejectPrerequisite, rule: hasPrerequisites, reason: ReasonRuledOut, next: "the missing object appears on a cluster", message: detailMessage("does not have %s")},
 
 	// hasFreshSamples detects both.
 	{rejection: RejectUnknown, rule: hasFreshSamples, reason: ReasonStale, dependsOnSource: true, roomUnknown: true,
@@ -134,7 +136,7 @@ var rejections = []rejectionRow{
 	// evaluateRoom detects the rest, after all rules.
 	{rejection: RejectNoModel, reason: ReasonNoRoom, message: detailMessage("has no free %s"), measured: true, mayHoldCopy: true},
 	{rejection: RejectNoFit, reason: ReasonNoMetrics, message: noFitMessage, mayHoldCopy: true},
-	{rejection: RejectNoQueue, reason: ReasonRuledOut, message: detailMessage("has no quota for %s"), measured: true},
+	{rejection: RejectNoQueue, reason: ReasonRuledOut, next: "a queue gets quota for the resource", message: detailMessage("has no quota for %s"), measured: true},
 	{rejection: RejectNoRoom, reason: ReasonNoRoom, message: roomMessage, measured: true, mayHoldCopy: true, full: true},
 	{rejection: RejectHeld, reason: ReasonHeld, message: detailMessage("is held for %s"), mayHoldCopy: true, full: true},
 	{rejection: RejectDoubted, reason: ReasonDoubted, message: detailMessage("is doubted: %s"), mayHoldCopy: true, full: true},

@@ -32,10 +32,13 @@ type Snapshot struct {
 	Cluster string
 	// Dispatch is the workload's dispatch record.
 	Dispatch dispatch.Record
-	// Fault states why the gate cannot decide. Empty means no fault.
-	Fault string
+	// Fault states why the gate cannot decide or write. Empty means no fault. FaultEnds is the event that ends it; empty
+	// means a change of the PlacementGate.
+	Fault, FaultEnds string
 	// Decision of the gate at this moment. If nil, the check's message is used.
 	Decision *Decision
+	// Rejections of the clusters in that decision.
+	Rejections []Rejection
 	// BuiltinDispatcher is true if Kueue's built-in dispatcher nominates clusters, and not the
 	// operator.
 	BuiltinDispatcher bool
@@ -136,7 +139,7 @@ func (s Snapshot) waitForGate() Wait {
 	case own.State == kueue.CheckStateRetry || own.State == kueue.CheckStateRejected:
 		return Wait{checkText(own), nextOfCheck(own)}
 	case s.Fault != "":
-		return Wait{s.Fault, "the operator reads the PlacementGate after a change"}
+		return Wait{s.Fault, cmp.Or(s.FaultEnds, "the operator reads the PlacementGate after a change")}
 	case s.Decision == nil:
 		return Wait{cmp.Or(own.Message, checkText(own)), s.nextLook("a decision of the gate")}
 	case s.Decision.State != Ready:
@@ -148,10 +151,23 @@ func (s Snapshot) waitForGate() Wait {
 // nextOfDecision is the event that can change the decision.
 func (s Snapshot) nextOfDecision() string {
 	event := nextEvents[s.Decision.Reason]
+	if ends := s.endsOfRejections(); s.Decision.Reason == ReasonRuledOut && len(ends) > 0 {
+		event.text = strings.Join(ends, ", or ")
+	}
 	if event.metrics {
 		return s.nextLook(event.text)
 	}
 	return event.text
+}
+
+// endsOfRejections are the events that can make a cluster eligible that is ruled out, in the order of the table.
+func (s Snapshot) endsOfRejections() (ends []string) {
+	for _, row := range rejections {
+		if row.next != "" && slices.Contains(s.Rejections, row.rejection) && !slices.Contains(ends, row.next) {
+			ends = append(ends, row.next)
+		}
+	}
+	return ends
 }
 
 // nextLook adds how often the gate looks.

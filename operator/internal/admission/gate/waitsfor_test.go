@@ -150,6 +150,21 @@ func TestNextOfDecision(t *testing.T) {
 	}
 }
 
+// A workload that is ruled out everywhere waits for the end of one of these rejections, and not for any change.
+func TestNextOfRuledOut(t *testing.T) {
+	s := snapshot()
+	s.Decision = &Decision{State: Pending, Reason: ReasonRuledOut, Message: "no cluster is eligible"}
+	s.Rejections = []Rejection{RejectAvoided, RejectDisconnected, RejectDisconnected, RejectNoRoom}
+	if got, want := s.Wait(t0).Next, "Kueue connects to a cluster, or the time ends for which it avoids a cluster"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, row := range rejections {
+		if isRuledOut := row.reason == ReasonRuledOut; isRuledOut != (row.next != "") {
+			t.Errorf("%s has the next event %q", row.rejection, row.next)
+		}
+	}
+}
+
 // Whoever reads why a workload waits also reads what can change that.
 func TestEveryReasonHasANextEvent(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "decide.go", nil, 0)

@@ -6,6 +6,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
@@ -209,9 +210,11 @@ func decisionWithoutPrimary(s *Situation) gate.Decision {
 // followPrimary applies the gate's WhenUnplaceable to a component whose primary component has no
 // quota.
 func followPrimary(s *Situation, d gate.Decision) gate.Decision {
-	switch {
+	switch why := s.Job.whyPrimaryIsParked(); {
 	case !primaryLacksQuota(s):
-	case kueuestate.IsRejected(s.Job.Primary) && s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds != nil:
+	case why != "" && s.mayReturnQuota():
+		d.State, d.Reason, d.Message = gate.Retry, gate.ReasonParked, why
+	case kueuestate.IsRejected(s.Job.Primary) && (s.Gate.Spec.WhenUnplaceable.GiveUpAfterSeconds != nil || neverMode(s) == v1alpha1.NeverReject):
 		d.State, d.Reason = gate.Rejected, gate.ReasonGaveUp
 		d.Message = "gave up: an admission check rejected component 0 of the job, Workload " + s.Job.Primary.Name
 	case s.Room.OthersPending && s.MayYield():

@@ -39,6 +39,8 @@ func TestComponentFollowsItsPrimaryOutOfTheQuota(t *testing.T) {
 		{"rejected", fixture.RejectedCheck, both, time.Second, false, gate.Rejected, "gave up: an admission check rejected component 0 of the job, Workload serve-0"},
 		{"rejected, and Kueue has deactivated it", fixture.DeactivatedByCheck, both, time.Second, false, gate.Rejected, ""},
 		{"rejected at a gate that does not give up", fixture.DeactivatedByCheck, v1alpha1.WhenUnplaceable{}, time.Hour, true, gate.Pending, ""},
+		{"rejected at a gate that rejects what can never start", fixture.DeactivatedByCheck, v1alpha1.WhenUnplaceable{Never: v1alpha1.WhenNever{Mode: v1alpha1.NeverReject}}, time.Second, true, gate.Rejected, ""},
+		{"parked", parkedPrimary, v1alpha1.WhenUnplaceable{}, time.Second, false, gate.Retry, "can never start here: no node"},
 		{"deactivated by a user", fixture.Deactivated, both, time.Second, true, gate.Pending, ""},
 		{"deactivated by a user for long", fixture.Deactivated, both, time.Hour, true, gate.Retry, ""},
 	} {

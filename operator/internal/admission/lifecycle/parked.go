@@ -6,13 +6,15 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // A workload that no cluster could start, even if it were empty, keeps quota from others for nothing. It is parked: it
-// returns the quota, and queues again as soon as a cluster could start it.
+// returns the quota, and queues again as soon as a cluster could start it. The components of a job follow the primary one,
+// which is decided with the whole job.
 
 // Returned is the quota that an inactive workload has given back until the gate returns it to its queue, as far as its
 // record says. nil = it is active, or it is not known.
@@ -23,9 +25,9 @@ func (s *Situation) Returned() *kueue.Admission {
 	return s.Record.Returned
 }
 
-// isParked reports whether a workload stays away until a cluster could start it.
+// isParked reports whether a workload stays away until its own decision says that a cluster could start it.
 func isParked(s *Situation) bool {
-	return s.Record.Parked != "" && s.Returned() != nil && len(s.Checks.Own) == 1 && s.Gate.Exists && neverMode(s) == v1alpha1.NeverPark
+	return s.Record.Parked != "" && s.Returned() != nil && s.Job.Primary == nil && len(s.Checks.Own) == 1 && s.Gate.Exists && neverMode(s) == v1alpha1.NeverPark
 }
 
 // stepParked returns the workload if a cluster could start it. While metrics do not say, it stays. Parked workloads of one
@@ -70,11 +72,9 @@ func neverAfter(s *Situation, d gate.Decision) time.Duration {
 	return max(0, timing.Seconds(s.Gate.Spec.WhenUnplaceable.Never.AfterSeconds, timing.DefaultNeverAfter)-s.Now.Sub(since))
 }
 
-// endNever parks or rejects a workload that no cluster could start. A component of a job waits: the others would follow it
-// only after a while.
+// endNever parks or rejects a workload that no cluster could start.
 func endNever(s *Situation, d gate.Decision) gate.Decision {
 	switch {
-	case kueuestate.IsComponent(s.Workload):
 	case neverMode(s) == v1alpha1.NeverReject:
 		d.State, d.Message = gate.Rejected, gate.Truncate("gave up: "+d.Message)
 	case neverMode(s) == v1alpha1.NeverPark && s.mayReturnQuota():
@@ -87,4 +87,22 @@ func endNever(s *Situation, d gate.Decision) gate.Decision {
 // Kueue would forget its count of retries.
 func (s *Situation) mayReturnQuota() bool {
 	return s.Workload.Status.Admission != nil && s.Job.Cluster == "" && !kueuestate.KeepsRetries(s.Workload) && s.Checks.Awaited(s.Workload) == ""
+}
+
+// whyPrimaryIsParked is why no cluster could start the job of a component without a cluster, if the primary component has
+// returned its quota for that reason. Empty = it has not.
+func (j Job) whyPrimaryIsParked() string {
+	if j.Primary == nil || j.Cluster != "" || kueuestate.IsActive(j.Primary) {
+		return ""
+	}
+	record, err := dispatch.Decode(j.Primary.Annotations)
+	if err != nil {
+		return ""
+	}
+	return record.Parked
+}
+
+// staysWithPrimary reports whether a parked component stays away because the primary one does.
+func staysWithPrimary(s *Situation) bool {
+	return s.Record.Parked != "" && s.Returned() != nil && s.Job.whyPrimaryIsParked() != ""
 }

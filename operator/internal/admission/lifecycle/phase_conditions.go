@@ -30,7 +30,8 @@ func eviction(s *Situation) (isStuck bool, remaining time.Duration) {
 }
 
 func isPausing(s *Situation) bool {
-	return s.Record.hasYielded(s.Workload) && !kueuestate.IsActive(s.Workload) && (kueuestate.HoldsQuota(s.Workload) || s.Now.Before(s.Record.returnsAt(s.Workload)))
+	return s.Record.hasYielded(s.Workload) && !kueuestate.IsActive(s.Workload) &&
+		(kueuestate.HoldsQuota(s.Workload) || s.Now.Before(s.Record.returnsAt(s.Workload)) || staysWithPrimary(s))
 }
 
 func isUngated(s *Situation) bool {

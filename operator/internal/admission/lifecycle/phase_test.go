@@ -134,6 +134,21 @@ func parked(ago time.Duration) func(*Situation) {
 	}
 }
 
+func parkedPrimary(wl *kueue.Workload) {
+	fixture.Deactivated(wl)
+	wl.Annotations[v1alpha1.DispatchAnnotation] = dispatch.Record{}.Park("can never start here: no node", fixture.Noon, fixture.Noon).Encode()
+}
+
+// parkedComponent was parked with the primary component of its job.
+func parkedComponent(primary func(*kueue.Workload)) func(*Situation) {
+	return func(s *Situation) {
+		parked(time.Minute)(s)
+		s.Workload.Annotations[kueuestate.ComponentAnnotation] = "1"
+		s.Job.Primary = fixture.Replica(0)
+		primary(s.Job.Primary)
+	}
+}
+
 // neverFits makes the nodes of all clusters too small, even if they were empty.
 func neverFits(s *Situation) {
 	noRoom(s)
@@ -358,6 +373,9 @@ func TestPhaseOf(t *testing.T) {
 		{"parked, and the gate no longer parks", inOrder(parked(time.Minute), func(s *Situation) { s.Gate.Spec.WhenUnplaceable.Never.Mode = v1alpha1.NeverWait }), PhaseReturning},
 		{"parked, and the gate was deleted", inOrder(parked(time.Minute), noGate), PhaseReturning},
 		{"parked, and the gate has a problem", inOrder(parked(time.Minute), func(s *Situation) { s.Gate.Problem = "no Placement" }), PhaseParked},
+		{"parked with component 0", parkedComponent(parkedPrimary), PhaseYielded},
+		{"parked, and component 0 has returned", parkedComponent(func(*kueue.Workload) {}), PhaseReturning},
+		{"parked, and component 0 does not exist", inOrder(parkedComponent(parkedPrimary), func(s *Situation) { s.Job.Primary = nil }), PhaseParked},
 		{"held back", decidedFirst(false), PhaseHeldBack},
 		{"held back, after it was parked", inOrder(parked(time.Minute), func(s *Situation) { s.Queue.CanPreempt, s.Workload.Annotations[v1alpha1.GateFirst] = true, "true" }), PhaseHeldBack},
 		{"held back, no checks yet", inOrder(decidedFirst(false), noCheck, func(s *Situation) { s.Queue.LacksChecks = true }), PhaseHeldBack},

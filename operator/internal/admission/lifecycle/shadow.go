@@ -72,8 +72,11 @@ func stepPass(s *Situation) Step {
 	if isPending(s) {
 		next.Writes = []Write{{Check: &CheckWrite{Names: s.Checks.Own, Decision: gate.Decision{State: gate.Ready, Reason: ReasonShadow, Message: message}, RememberReason: true}}}
 	}
-	clusters := s.passList()
-	if len(clusters) <= len(s.Workload.Status.NominatedClusterNames) {
+	clusters, nominated := s.passList(), s.Workload.Status.NominatedClusterNames
+	if len(clusters) <= len(nominated) {
+		if reserved := kueuestate.QuotaReservedAt(s.Workload); len(clusters) > 0 && isPending(s) && !isRefused(s) && !s.Record.IsCurrent(reserved) {
+			next.Writes = append(next.Writes, Write{Record: &RecordWrite{Record: s.Record.Adopt(nominated, reserved, s.Now)}}) // from before the gate had the queue
+		}
 		return next
 	}
 	record := s.Record.Widen(clusters, message, s.Now)
@@ -86,6 +89,11 @@ func stepPass(s *Situation) Step {
 	}
 	next.Writes = append(next.Writes, Nominate(clusters, recorded, ReasonNominated, message)...)
 	return next
+}
+
+// passedUnrecorded reports whether the operator nominated the workload without a record, which the API server refused.
+func passedUnrecorded(s *Situation) bool {
+	return s.IsShadow() && !s.History.NominatedAt.IsZero() && !s.Record.IsCurrent(kueuestate.QuotaReservedAt(s.Workload))
 }
 
 // hasPassed reports whether the gate has let the workload pass.

@@ -115,19 +115,30 @@ func Block(s *Situation, checks []string, message string) []Write {
 	})
 }
 
-// stepWatchBuiltinDispatcher reports, on the gate and once on the workload, that Kueue's
+// watchDispatcher adds to a step what shows that Kueue uses another dispatcher than the operator assumes.
+func watchDispatcher(s *Situation, next Step) Step {
+	switch {
+	case len(s.Checks.Own) == 0:
+	case s.Dispatch() == OwnDispatch:
+		next.Conflict = conflictOf(s, next.Conflict)
+	case s.Dispatch() == BuiltinDispatch && isReady(s):
+		next = watchBuiltinDispatcher(s, next)
+	}
+	return next
+}
+
+// watchBuiltinDispatcher reports, on the gate and once on the workload, that Kueue's
 // dispatcher nominates nothing although the operator leaves nominations to it.
-func stepWatchBuiltinDispatcher(s *Situation) Step {
-	next := Step{}
+func watchBuiltinDispatcher(s *Situation, next Step) Step {
 	since := kueuestate.UnnominatedSince(s.Workload, s.Checks.MultiKueue)
 	if len(s.MultiKueue.Connected) == 0 || since.IsZero() {
 		return next
 	}
 	if remaining := timing.DispatchGrace - s.Now.Sub(since); remaining > 0 {
-		next.RequeueAfter = remaining
+		next.RequeueAfter = earliest(next.RequeueAfter, remaining)
 		return next
 	}
-	next.RequeueAfter = timing.DispatchGrace
+	next.RequeueAfter = earliest(next.RequeueAfter, timing.DispatchGrace)
 	at := since.UTC().Format(time.TimeOnly) + " UTC"
 	// The evidence of one workload stands for all: each change is a write of the gate's status.
 	evidence := s.Gate.Conflict
@@ -147,10 +158,10 @@ func stepWatchBuiltinDispatcher(s *Situation) Step {
 // step itself comes first. Nominations from before the gate's decision are no evidence: the
 // check may be new on the queue.
 func conflictOf(s *Situation, ofStep *conflict) *conflict {
-	if ofStep != nil || len(s.Checks.Own) == 0 || s.Dispatch() != OwnDispatch || s.Record.Err != nil {
+	if ofStep != nil || s.Record.Err != nil {
 		return ofStep
 	}
-	if s.Check().State != kueue.CheckStateReady || kueuestate.IsPinnedByKueue(s.Workload) || s.Job.Cluster != "" {
+	if s.Check().State != kueue.CheckStateReady || kueuestate.IsPinnedByKueue(s.Workload) || s.Job.Cluster != "" || passedUnrecorded(s) {
 		return nil
 	}
 	clusters, at := s.Workload.Status.NominatedClusterNames, s.Now

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 )
@@ -24,13 +25,19 @@ type Book struct {
 	mu sync.Mutex
 	// open passages by UID of the workload: it has neither started nor ended.
 	open map[string]Passage
-	// closed passages by gate, added up.
-	closed map[string]v1alpha1.GateShadow
+	// closed passages by the name of the gate, added up.
+	closed map[string]sums
+}
+
+// sums of a gate, which may be deleted and made again with the same name and generation.
+type sums struct {
+	gate types.UID
+	v1alpha1.GateShadow
 }
 
 // NewBook returns an empty book.
 func NewBook() *Book {
-	return &Book{open: map[string]Passage{}, closed: map[string]v1alpha1.GateShadow{}}
+	return &Book{open: map[string]Passage{}, closed: map[string]sums{}}
 }
 
 // Put replaces what is known of a workload's passage. It ends with the record of its outcome.
@@ -73,7 +80,8 @@ func (b *Book) close(p Passage) {
 	if p.Would.At.Before(r.Since.Time) {
 		return
 	}
-	b.closed[p.Gate] = with(r, p, p.EndedAt)
+	r.GateShadow = with(r.GateShadow, p, p.EndedAt)
+	b.closed[p.Gate] = r
 }
 
 // with returns a report with one more passage.
@@ -110,15 +118,16 @@ func (b *Book) Report(pg *v1alpha1.PlacementGate, now time.Time) *v1alpha1.GateS
 		delete(b.closed, pg.Name)
 		return pg.Status.Shadow
 	}
-	report, isBegun := b.closed[pg.Name]
+	begun := b.closed[pg.Name]
+	report := begun.GateShadow
 	switch stored := pg.Status.Shadow; {
-	case isBegun && report.Generation == pg.Generation:
+	case begun.gate == pg.UID && report.Generation == pg.Generation:
 	case stored != nil && stored.Generation == pg.Generation:
 		report = added(*stored.DeepCopy(), report)
 	default:
 		report = v1alpha1.GateShadow{Generation: pg.Generation, Since: metav1.NewTime(now).Rfc3339Copy()}
 	}
-	b.closed[pg.Name] = report
+	b.closed[pg.Name] = sums{pg.UID, report}
 	report = b.withHanging(pg.Name, report, now)
 	return &report
 }
@@ -160,7 +169,7 @@ func (b *Book) Reports(now time.Time) map[string]v1alpha1.GateShadow {
 	reports := map[string]v1alpha1.GateShadow{}
 	for name, r := range b.closed {
 		if r.Generation > 0 {
-			reports[name] = b.withHanging(name, r, now)
+			reports[name] = b.withHanging(name, r.GateShadow, now)
 		}
 	}
 	return reports

@@ -19,7 +19,7 @@ var noon = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 func minutes(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 
 func shadowGate(generation int64, stored *v1alpha1.GateShadow) *v1alpha1.PlacementGate {
-	g := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Generation: generation}}
+	g := &v1alpha1.PlacementGate{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "fleet-1", Generation: generation}}
 	g.Spec.Mode, g.Status.Shadow = v1alpha1.ModeShadow, stored
 	return g
 }
@@ -150,6 +150,22 @@ func TestReportBeginsAnewWithTheSpec(t *testing.T) {
 	}
 	if reports := b.Reports(minutes(64)); len(reports) != 0 {
 		t.Errorf("reports of gates in mode Enforce: %v", reports)
+	}
+}
+
+// A gate that was deleted and made again, with the same name and generation, has a report of its own, also if nobody saw
+// that it was gone.
+func TestReportBeginsAnewWithTheGate(t *testing.T) {
+	b := shadow.NewBook()
+	b.Report(shadowGate(1, nil), noon)
+	b.Put(passage(chosen("cluster2", noon)))
+	b.End("1", false, minutes(10))
+	b.Put(func() shadow.Passage { p := passage(chosen("cluster2", noon)); p.UID = "2"; return p }()) // hangs
+	again := shadowGate(1, nil)
+	again.UID = "fleet-2"
+	report := b.Report(again, minutes(20))
+	if !report.Since.Time.Equal(minutes(20)) || len(report.Outcomes)+len(report.Workloads)+len(report.Hanging) > 0 {
+		t.Errorf("report %+v", report)
 	}
 }
 

@@ -83,9 +83,17 @@ func (r *Report) Print(a *command.App, out *command.OutputFlag) error {
 			r.Jobs[0].writeRows(w, a, out.IsWide())
 			return
 		}
-		format.Row(w, "NAMESPACE", "JOB", "OUTCOME", "CLUSTER", "WHY")
+		severalGates := slices.ContainsFunc(r.Jobs, func(j Job) bool { return j.Gate != r.Jobs[0].Gate })
+		row := func(namespace, job, gateName string, others ...string) {
+			cells := []string{namespace, job}
+			if severalGates {
+				cells = append(cells, gateName)
+			}
+			format.Row(w, append(cells, others...)...)
+		}
+		row("NAMESPACE", "JOB", "GATE", "OUTCOME", "CLUSTER", "WHY")
 		for _, job := range r.Jobs {
-			format.Row(w, job.Namespace, job.Job, job.outcome(a), cmp.Or(job.Cluster, "-"), job.Why)
+			row(job.Namespace, job.Job, job.Gate, job.outcome(a), cmp.Or(job.Cluster, "-"), job.Why)
 		}
 	})
 }

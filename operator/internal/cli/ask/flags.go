@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -66,8 +67,8 @@ type asked struct {
 	source    *prometheus.Source
 }
 
-// Answer answers a question.
-func (q *Question) Answer(ctx context.Context, a *command.App, m *manifest.Manifests) ([]*whatif.Answer, error) {
+// Answer answers a question. A job for which its queue has several gates, each for other flavors, has an answer of each.
+func (q *Question) Answer(ctx context.Context, a *command.App, m *manifest.Manifests) (answers []*whatif.Answer, err error) {
 	k := &asked{app: a, question: q, manifests: m}
 	if err := k.readHub(ctx); err != nil {
 		return nil, err
@@ -75,31 +76,66 @@ func (q *Question) Answer(ctx context.Context, a *command.App, m *manifest.Manif
 	if err := k.readJobs(ctx); err != nil {
 		return nil, err
 	}
-	if err := k.chooseGate(ctx); err != nil {
-		return nil, err
-	}
-	var err error
-	if k.source, err = q.ConnectTo(ctx, a, m, k.gate.Spec.SourceRef.Name); err != nil {
-		return nil, err
-	}
-	defer k.source.Client.Close()
-	clusters, err := k.clusters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	fleet, err := whatif.New(ctx, whatif.Question{Gate: k.gate, Clusters: clusters, Source: k.source.Info, Querier: k.source.Client, Hub: k.objects, Now: a.Now})
-	if err != nil {
-		return nil, err
-	}
-	var answers []*whatif.Answer
+	fleets := map[string]*whatif.Fleet{}
 	for _, wl := range k.jobs {
-		answer, err := fleet.Ask(ctx, wl)
+		gates, err := k.gatesOf(ctx, wl)
 		if err != nil {
 			return nil, err
 		}
-		answers = append(answers, answer)
+		decided := 0
+		for _, g := range gates {
+			if fleets[g.Name] == nil {
+				own := *k
+				own.gate = g
+				var closeSource func()
+				if fleets[g.Name], closeSource, err = own.newFleet(ctx); err != nil {
+					return nil, err
+				}
+				defer closeSource()
+			}
+			switch answer, err := fleets[g.Name].Ask(ctx, wl); {
+			case errors.Is(err, whatif.ErrOtherGate):
+			case err != nil:
+				return nil, err
+			default:
+				answers, decided = append(answers, answer), decided+1
+			}
+		}
+		if decided == 0 {
+			return nil, fmt.Errorf("%s/%s: %w", wl.Namespace, wl.Name, whatif.ErrOtherGate)
+		}
 	}
 	return answers, nil
+}
+
+// newFleet copies the hub with the gate. The source of the gate's queries is to be closed.
+func (k *asked) newFleet(ctx context.Context) (fleet *whatif.Fleet, closeSource func(), err error) {
+	if k.source, err = k.question.ConnectTo(ctx, k.app, k.manifests, k.gate.Spec.SourceRef.Name); err != nil {
+		return nil, nil, err
+	}
+	clusters, err := k.clusters(ctx)
+	if err == nil {
+		held := map[string]string{}
+		for _, h := range k.gate.Status.Holds {
+			if !h.Shadow {
+				held[h.Workload] = h.Cluster
+			}
+		}
+		fleet, err = whatif.New(ctx, whatif.Question{Gate: k.gate, Clusters: clusters, Source: k.source.Info, Querier: k.source.Client, Held: held, Hub: copyOf(k.objects), Now: k.app.Now})
+	}
+	if err != nil {
+		k.source.Client.Close()
+		return nil, nil, err
+	}
+	return fleet, k.source.Client.Close, nil
+}
+
+func copyOf(objects []client.Object) []client.Object {
+	copies := make([]client.Object, len(objects))
+	for i, o := range objects {
+		copies[i] = o.DeepCopyObject().(client.Object) //nolint:forcetypeassert // all kinds are objects
+	}
+	return copies
 }
 
 // readHub copies what decisions depend on. A hub that can't be reached is none. One that answers and does not give all of
@@ -109,7 +145,8 @@ func (k *asked) readHub(ctx context.Context) error {
 	answers := false
 	if err == nil {
 		for _, list := range []client.ObjectList{&kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.CohortList{}, &kueue.ResourceFlavorList{}, &kueue.AdmissionCheckList{},
-			&kueue.MultiKueueConfigList{}, &kueue.MultiKueueClusterList{}, &kueue.WorkloadList{}, &clusterv1.ManagedClusterList{}, &v1alpha1.JobProfileList{}} {
+			&kueue.MultiKueueConfigList{}, &kueue.MultiKueueClusterList{}, &kueue.WorkloadList{}, &clusterv1.ManagedClusterList{}, &v1alpha1.JobProfileList{},
+			&kueue.WorkloadPriorityClassList{}, &schedulingv1.PriorityClassList{}} {
 			if err = hub.List(ctx, list); err != nil {
 				break
 			}
@@ -199,46 +236,31 @@ func (k *asked) waiting() (waiting []*kueue.Workload) {
 	return waiting
 }
 
-// chooseGate finds the gate that decides.
-func (k *asked) chooseGate(ctx context.Context) error {
+// gatesOf finds the gates that decide about a job.
+func (k *asked) gatesOf(ctx context.Context, wl *kueue.Workload) ([]*v1alpha1.PlacementGate, error) {
+	var g *v1alpha1.PlacementGate
+	var err error
 	switch name := k.question.GateName; {
 	case len(k.manifests.Gates) > 0:
-		var err error
-		k.gate, err = k.manifests.OnlyGate(k.question.Files...)
-		return err
+		g, err = k.manifests.OnlyGate(k.question.Files...)
 	case k.hub == nil:
-		var err error
-		k.gate, err = defaultGate()
-		return err
-	case name == "":
-		names, err := k.gatesOfQueues()
-		if err != nil {
-			return err
-		}
-		if len(names) != 1 {
-			return fmt.Errorf("the queues of the jobs have %s: choose one with --gate, or pass a file with a PlacementGate", gatesText(names))
-		}
-		return k.readGate(ctx, names[0])
+		g, err = defaultGate()
+	case name != "":
+		g, err = k.readGate(ctx, name)
 	default:
-		return k.readGate(ctx, name)
+		return k.gatesOfQueue(ctx, wl)
 	}
+	return []*v1alpha1.PlacementGate{g}, err
 }
 
-func gatesText(names []string) string {
-	if len(names) == 0 {
-		return "no check of a PlacementGate"
-	}
-	return "the gates " + strings.Join(names, ", ")
+func (k *asked) readGate(ctx context.Context, name string) (*v1alpha1.PlacementGate, error) {
+	g := &v1alpha1.PlacementGate{}
+	err := k.hub.Get(ctx, client.ObjectKey{Name: name}, g)
+	return g, hubclient.Reading("PlacementGate "+name, err)
 }
 
-func (k *asked) readGate(ctx context.Context, name string) error {
-	k.gate = &v1alpha1.PlacementGate{}
-	err := k.hub.Get(ctx, client.ObjectKey{Name: name}, k.gate)
-	return hubclient.Reading("PlacementGate "+name, err)
-}
-
-// gatesOfQueues are the gates that the checks of the jobs' queues name, sorted.
-func (k *asked) gatesOfQueues() (names []string, err error) {
+// gatesOfQueue are the gates that the checks of a job's queue name, sorted.
+func (k *asked) gatesOfQueue(ctx context.Context, wl *kueue.Workload) (gates []*v1alpha1.PlacementGate, err error) {
 	locals, queues, checks := map[client.ObjectKey]string{}, map[string]*kueue.ClusterQueue{}, map[string]string{}
 	for _, object := range k.objects {
 		switch o := object.(type) {
@@ -250,20 +272,28 @@ func (k *asked) gatesOfQueues() (names []string, err error) {
 			checks[o.Name], _ = kueuestate.GateOf(o)
 		}
 	}
-	for _, wl := range k.jobs {
-		key := client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}
-		if locals[key] == "" && key.Name != "" {
-			return nil, whatif.NoLocalQueue(key)
-		}
-		queue := queues[locals[key]]
-		for _, check := range kueuestate.ChecksFor(queue, nil) {
-			if checks[check] != "" {
-				names = append(names, checks[check])
-			}
+	key := client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}
+	if locals[key] == "" && key.Name != "" {
+		return nil, whatif.NoLocalQueue(key)
+	}
+	var names []string
+	for _, check := range kueuestate.ChecksFor(queues[locals[key]], nil) {
+		if checks[check] != "" {
+			names = append(names, checks[check])
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	for _, name := range slices.Compact(names) {
+		g, err := k.readGate(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		gates = append(gates, g)
+	}
+	if len(gates) == 0 {
+		return nil, fmt.Errorf("the queue of %s/%s has no check of a PlacementGate: choose one with --gate, or pass a file with a PlacementGate", wl.Namespace, wl.Name)
+	}
+	return gates, nil
 }
 
 // defaultGate is a gate with default queries.

@@ -188,6 +188,8 @@ func diagnoseConditions(subject string, conditions []metav1.Condition, fix strin
 		return append(diagnoses, installation.Fault(subject, "has no condition Ready: the operator has not seen it", fix))
 	case ready.Status != metav1.ConditionTrue:
 		return append(diagnoses, installation.Fault(subject, ready.Reason+": "+ready.Message, fix))
+	case ready.Reason == v1alpha1.ReasonShadow:
+		return append(diagnoses, installation.Fine(subject, ready.Reason+": "+ready.Message))
 	case len(diagnoses) == 0:
 		return []installation.Diagnosis{installation.Fine(subject, ready.Reason)}
 	}

@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,7 +42,7 @@ var (
 
 func init() {
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.Install, clusterv1alpha1.Install, clusterv1beta1.Install, addonv1alpha1.Install, workv1.Install, kueue.AddToScheme,
-		appsv1.AddToScheme, authenticationv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {
+		appsv1.AddToScheme, authenticationv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, schedulingv1.AddToScheme} {
 		utilruntime.Must(add(Scheme))
 	}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
@@ -58,6 +59,8 @@ func init() {
 		schema.GroupVersion(clusterv1beta1.GroupVersion).WithKind("Placement"):             meta.RESTScopeNamespace,
 		kueue.SchemeGroupVersion.WithKind("ClusterQueue"):                                  meta.RESTScopeRoot,
 		kueue.SchemeGroupVersion.WithKind("LocalQueue"):                                    meta.RESTScopeNamespace,
+		kueue.SchemeGroupVersion.WithKind("WorkloadPriorityClass"):                         meta.RESTScopeRoot,
+		schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"):                          meta.RESTScopeRoot,
 		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"):                                meta.RESTScopeRoot,
 		kueue.SchemeGroupVersion.WithKind("MultiKueueConfig"):                              meta.RESTScopeRoot,
 		kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"):                             meta.RESTScopeRoot,

@@ -80,7 +80,7 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 		}
 		in.clusters = append(in.clusters, gatestate.Cluster{Name: name, Scores: scores})
 	}
-	if in.preempting, err = r.gatherPreemptingQuotas(ctx, g.Name); err != nil {
+	if in.preempting, err = r.gatherPreemptingQuotas(ctx, g); err != nil {
 		return nil, err
 	}
 	if g.Spec.MultiKueue == nil {

@@ -13,6 +13,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
+	"plimsoll.dev/plimsoll/operator/internal/hubstate"
 )
 
 // preemptingQuota is the quota for devices of a queue that preempts.
@@ -25,8 +26,9 @@ type preemptingQuota struct {
 	measured bool
 }
 
-// gatherPreemptingQuotas returns the quotas of the queues that preempt and have a check of the gate.
-func (r *Reconciler) gatherPreemptingQuotas(ctx context.Context, gateName string) ([]preemptingQuota, error) {
+// gatherPreemptingQuotas returns the quotas of the queues that preempt and have a check of the gate, which does not decide
+// first. In mode Shadow, it never does.
+func (r *Reconciler) gatherPreemptingQuotas(ctx context.Context, g *v1alpha1.PlacementGate) ([]preemptingQuota, error) {
 	checks, queues, cohorts := &kueue.AdmissionCheckList{}, &kueue.ClusterQueueList{}, &kueue.CohortList{}
 	for _, list := range []client.ObjectList{checks, queues, cohorts} {
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -36,7 +38,7 @@ func (r *Reconciler) gatherPreemptingQuotas(ctx context.Context, gateName string
 	own := map[string]bool{}
 	for i := range checks.Items {
 		name, isOurs := kueuestate.GateOf(&checks.Items[i])
-		own[checks.Items[i].Name] = isOurs && name == gateName
+		own[checks.Items[i].Name] = isOurs && name == g.Name
 	}
 	var list []preemptingQuota
 	quotas := kueuestate.QuotasOf(queues, cohorts)
@@ -48,13 +50,17 @@ func (r *Reconciler) gatherPreemptingQuotas(ctx context.Context, gateName string
 		}
 		for _, of := range deviceQuotasOf(queue) {
 			q := preemptingQuota{FlavorDevices: of, quota: quotas.Largest(queue, of.Flavor, of.Resource)}
-			q.devices, q.measured = r.opts.Registry.DevicesOf(gateName, of)
+			q.devices, q.measured = r.opts.Registry.DevicesOf(g.Name, of)
 			if q.quota > 0 {
 				list = append(list, q)
 			}
 		}
 	}
-	return list, nil
+	if len(list) == 0 || g.Spec.Mode == v1alpha1.ModeShadow {
+		return list, nil
+	}
+	first, err := hubstate.DecidedFirst(ctx, r.client)
+	return slices.DeleteFunc(list, func(q preemptingQuota) bool { return first[q.ClusterQueue] }), err
 }
 
 // deviceQuotasOf returns the flavors and resources of a queue that count devices which the exporter measures.
@@ -78,7 +84,7 @@ func decidePreemptionGated(in *input) condition.Decision {
 	for _, q := range in.preempting {
 		if q.measured && q.quota <= q.devices.Count {
 			return condition.False(v1alpha1.ReasonQuotaBelowDevices, fmt.Sprintf(
-				"ClusterQueue %s preempts, and its quota of %d %s (flavor %s) does not exceed the %d on the clusters: Kueue may preempt running jobs for one that fits nowhere; raise the quota above the devices, remove spec.preemption, or let the gate decide first (config/gate-first)",
+				"ClusterQueue %s preempts, and its quota of %d %s (flavor %s) does not exceed the %d on the clusters: Kueue may preempt running jobs for one that fits nowhere; raise the quota above the devices, remove spec.preemption, or let the gate decide first in all its LocalQueues (config/gate-first)",
 				q.ClusterQueue, q.quota, q.Resource, q.Flavor, q.devices.Count))
 		}
 	}
@@ -90,7 +96,7 @@ func decidePreemptionGated(in *input) condition.Decision {
 		}
 	}
 	if len(in.preempting) == 0 {
-		return condition.True(v1alpha1.ReasonNoPreemption, "no queue with the gate's check preempts")
+		return condition.True(v1alpha1.ReasonNoPreemption, "no queue with the gate's check preempts before the gate decides")
 	}
-	return condition.True(v1alpha1.ReasonQuotaAboveDevices, "the quota of each queue that preempts exceeds the devices on the gate's clusters")
+	return condition.True(v1alpha1.ReasonQuotaAboveDevices, "the quota of each queue that preempts before the gate decides exceeds the devices on the gate's clusters")
 }

@@ -3,6 +3,7 @@ package placementgate
 import (
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,23 @@ func newQueue(check, quota string, preemption *kueue.ClusterQueuePreemption) *ku
 	return q
 }
 
+// newGateFirstPolicy is a policy like that of config/gate-first.
+func newGateFirstPolicy() []client.Object {
+	name := metav1.ObjectMeta{Name: "gate-first"}
+	workloads := admissionv1.NamedRuleWithOperations{}
+	workloads.APIGroups, workloads.Resources = []string{"kueue.x-k8s.io"}, []string{"workloads"}
+	mutation := admissionv1.Mutation{ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: "Object{metadata: Object.metadata{annotations: {'" + v1alpha1.GateFirst + "': 'true'}}}"}}
+	return []client.Object{
+		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: name, Spec: admissionv1.MutatingAdmissionPolicySpec{Mutations: []admissionv1.Mutation{mutation},
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{workloads}}}},
+		&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name.Name}},
+	}
+}
+
+func newLocalQueue(namespace, gateFirst string) *kueue.LocalQueue {
+	return &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gpu", Labels: map[string]string{v1alpha1.GateFirst: gateFirst}}, Spec: kueue.LocalQueueSpec{ClusterQueue: "q"}}
+}
+
 func TestPreemptionGated(t *testing.T) {
 	within := &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyNever}
 	reclaims := &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny}
@@ -41,11 +59,11 @@ func TestPreemptionGated(t *testing.T) {
 		return gate.Candidate{SampledAt: now, Shapes: []gate.ShapeMetrics{{Capacity: gate.Known(devices)}}}
 	}
 	unsampled := gate.Candidate{Shapes: make([]gate.ShapeMetrics, 1)}
-	const noPreemption = "no queue with the gate's check preempts"
+	const noPreemption = "no queue with the gate's check preempts before the gate decides"
 	const notMeasured = "ClusterQueue q preempts, and whether its quota of 65 nvidia.com/gpu (flavor h100) exceeds the devices is not known before a job that permits all models of the flavor was decided, with samples of each cluster"
 	below := func(quota string) string {
 		return "ClusterQueue q preempts, and its quota of " + quota + " nvidia.com/gpu (flavor h100) does not exceed the 64 on the clusters: " +
-			"Kueue may preempt running jobs for one that fits nowhere; raise the quota above the devices, remove spec.preemption, or let the gate decide first (config/gate-first)"
+			"Kueue may preempt running jobs for one that fits nowhere; raise the quota above the devices, remove spec.preemption, or let the gate decide first in all its LocalQueues (config/gate-first)"
 	}
 	measured := []gate.Candidate{sampled(24), sampled(40)}
 	for _, tc := range []struct {
@@ -59,7 +77,7 @@ func TestPreemptionGated(t *testing.T) {
 		{"quota of the devices", newQueue("plimsoll", "64", within), measured, "False", "QuotaBelowDevices", below("64")},
 		{"quota below the devices, reclaimed from the cohort", newQueue("plimsoll", "8", reclaims), measured, "False", "QuotaBelowDevices", below("8")},
 		{"quota above the devices", newQueue("plimsoll", "65", within), measured, "True", "QuotaAboveDevices",
-			"the quota of each queue that preempts exceeds the devices on the gate's clusters"},
+			"the quota of each queue that preempts before the gate decides exceeds the devices on the gate's clusters"},
 		{"no decision yet", newQueue("plimsoll", "65", within), nil, "Unknown", "DevicesNotMeasured", notMeasured},
 		{"a cluster has no samples", newQueue("plimsoll", "65", within), append(measured, unsampled), "Unknown", "DevicesNotMeasured", notMeasured},
 		{"a cluster has no samples, and the others have enough devices", newQueue("plimsoll", "64", within), append(measured, unsampled), "False", "QuotaBelowDevices", below("64")},
@@ -89,6 +107,33 @@ func TestPreemptionGated(t *testing.T) {
 			c := apimeta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionPreemptionGated)
 			if c == nil || c.Status != tc.status || c.Reason != tc.reason || c.Message != tc.message {
 				t.Errorf("got %+v", c)
+			}
+		})
+	}
+}
+
+// A queue preempts nothing in vain if the gate decides first in all its LocalQueues, which it does in mode Enforce only.
+func TestQueuesDecidedFirst(t *testing.T) {
+	within := &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+	enforced, shadowed := newGate(), newGate()
+	shadowed.Spec.Mode = v1alpha1.ModeShadow
+	for _, tc := range []struct {
+		name   string
+		gate   *v1alpha1.PlacementGate
+		labels [2]string // of the LocalQueues
+		want   int
+	}{
+		{"none", enforced, [2]string{"", ""}, 1},
+		{"one LocalQueue", enforced, [2]string{"true", ""}, 1},
+		{"all LocalQueues", enforced, [2]string{"true", "true"}, 0},
+		{"all LocalQueues, mode Shadow", shadowed, [2]string{"true", "true"}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clock := now
+			r, _ := newReconciler(t, &clock, interceptor.Funcs{}, append(newGateFirstPolicy(), newCheck("plimsoll", "gpu"), newQueue("plimsoll", "64", within),
+				newLocalQueue("team-a", tc.labels[0]), newLocalQueue("team-b", tc.labels[1]))...)
+			if got, err := r.gatherPreemptingQuotas(t.Context(), tc.gate); err != nil || len(got) != tc.want {
+				t.Errorf("%d quotas, error %v, want %d", len(got), err, tc.want)
 			}
 		})
 	}

@@ -31,10 +31,10 @@ func jobOf(obj client.Object) []string {
 
 // concernsComponents selects the events that change the steps of the job's other components: a
 // component with a cluster, where the others may go, one that loses its cluster or gets quota, and a primary
-// component that loses its quota, is rejected, or is no longer held back.
+// component that loses its quota, is rejected, is no longer held back or parked, or is deleted while it is.
 var concernsComponents = predicate.Funcs{
 	CreateFunc:  func(e event.CreateEvent) bool { return isPlacedComponent(e.Object) },
-	DeleteFunc:  func(e event.DeleteEvent) bool { return isPlacedComponent(e.Object) },
+	DeleteFunc:  func(e event.DeleteEvent) bool { return isPlacedComponent(e.Object) || isHeldPrimary(e.Object) },
 	GenericFunc: func(e event.GenericEvent) bool { return isPlacedComponent(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return isPlacedComponent(e.ObjectNew) || isPlacedComponent(e.ObjectOld) || isOnItsWayPrimary(e.ObjectOld) && !isOnItsWayPrimary(e.ObjectNew) ||
@@ -57,10 +57,10 @@ func hasQuotaInJob(obj client.Object) bool {
 	return ok && kueuestate.IsComponent(wl) && kueuestate.HoldsQuota(wl)
 }
 
-// isHeldPrimary reports whether a primary component waits, inactive, for the gate to decide first.
+// isHeldPrimary reports whether a primary component waits, inactive, for the gate to return it to its queue.
 func isHeldPrimary(obj client.Object) bool {
 	wl, ok := obj.(*kueue.Workload)
-	return ok && kueuestate.IsGateFirst(wl) && kueuestate.IsComponent(wl) && !kueuestate.FollowsPrimary(wl) && !kueuestate.IsActive(wl)
+	return ok && kueuestate.IsComponent(wl) && !kueuestate.FollowsPrimary(wl) && !kueuestate.IsActive(wl)
 }
 
 // listJob lists all components of the job of a workload.
@@ -76,7 +76,7 @@ func (r *Reconciler) listJob(ctx context.Context, wl *kueue.Workload) (*kueue.Wo
 	return list, nil
 }
 
-// otherComponents are the requests of the job's other components that wait for a cluster.
+// otherComponents are the requests of the job's other components that wait for a cluster: with quota, or inactive.
 func (r *Reconciler) otherComponents(ctx context.Context, obj client.Object) []reconcile.Request {
 	wl, ok := obj.(*kueue.Workload)
 	if !ok {
@@ -89,7 +89,7 @@ func (r *Reconciler) otherComponents(ctx context.Context, obj client.Object) []r
 	}
 	var requests []reconcile.Request
 	for i := range job.Items {
-		if other := &job.Items[i]; other.UID != wl.UID && kueuestate.HoldsQuota(other) && kueuestate.ClusterOf(other) == "" {
+		if other := &job.Items[i]; other.UID != wl.UID && (kueuestate.HoldsQuota(other) || !kueuestate.IsActive(other)) && kueuestate.ClusterOf(other) == "" {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName(client.ObjectKeyFromObject(other))})
 		}
 	}

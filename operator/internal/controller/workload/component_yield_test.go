@@ -67,6 +67,7 @@ func TestEventsThatConcernComponents(t *testing.T) {
 		{"the primary component loses its quota", with(0), with(0, fixture.WithoutQuota), true},
 		{"the primary component is rejected", with(0), with(0, fixture.RejectedCheck), true},
 		{"a component gets quota", with(1, fixture.WithoutQuota), with(1), true},
+		{"the primary component returns", with(0, fixture.Pausing), with(0), true},
 		{"another component loses its quota", with(1), with(1, fixture.WithoutQuota), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -74,6 +75,9 @@ func TestEventsThatConcernComponents(t *testing.T) {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
+	}
+	if !concernsComponents.Delete(event.DeleteEvent{Object: with(0, fixture.Pausing)}) {
+		t.Error("components that are parked with a primary component do not see that it was deleted")
 	}
 }
 

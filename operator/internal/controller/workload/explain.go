@@ -62,6 +62,12 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey) (*gate.E
 			return nil, err
 		}
 		snapshot.Decision = &e.Decision
+		for _, c := range e.Clusters {
+			snapshot.Rejections = append(snapshot.Rejections, c.Rejection)
+		}
+	}
+	if lifecycle.PhaseOf(s) == lifecycle.PhaseWriteRefused {
+		snapshot.Fault, snapshot.FaultEnds = s.History.Refusal.Message, "the API server accepts the write"
 	}
 	wait := snapshot.Wait(s.Now)
 	e.WaitsFor, e.Next = wait.For, wait.Next

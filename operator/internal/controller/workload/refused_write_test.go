@@ -83,6 +83,9 @@ func TestRefusedWriteEndsTheReservation(t *testing.T) {
 			if result := b.reconcile(); result.RequeueAfter != timing.RefusedPause || b.workload().ResourceVersion != version {
 				t.Errorf("looks again after %s", result.RequeueAfter)
 			}
+			if e, err := b.Explain(t.Context(), b.key); err != nil || !strings.Contains(e.WaitsFor, tc.err.Error()) || e.Next != "the API server accepts the write" {
+				t.Errorf("waits for %q until %q, error %v", e.WaitsFor, e.Next, err)
+			}
 			if c := b.check(); c.State != tc.state || strings.Contains(c.Message, tc.err.Error()) != tc.says {
 				t.Errorf("check %s %q", c.State, c.Message)
 			}

@@ -90,3 +90,31 @@ func TestQuotaThatNeverSuffices(t *testing.T) {
 		t.Error(p)
 	}
 }
+
+// TestImpossibleSetReturnsItsQuota has a LeaderWorkerSet that is larger than each cluster. All its components return their
+// quota, and queue again when a cluster could start the whole set.
+func TestImpossibleSetReturnsItsQuota(t *testing.T) {
+	spec := world.Spec{Name: "a set that no cluster could hold", Seed: 1, Clusters: []world.Cluster{nodes("cluster1", 1, 8), nodes("cluster2", 2, 8)}, Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{h100: 24}}},
+		Jobs: []world.Job{{Name: "set", Kind: world.KindSet, Components: 3, At: time.Minute, Devices: 8, Duration: time.Minute},
+			{Name: "small", At: 2 * time.Minute, Devices: 8, Duration: time.Minute}},
+		Faults:   []world.Fault{{Kind: world.OperatorDown, At: 20 * time.Minute, Lasts: time.Minute}, {Kind: world.NodeAdded, Cluster: "cluster2", Amount: 8, At: 30 * time.Minute}},
+		Settings: world.Settings{Length: time.Hour}}
+	spec.Clusters[1].Quotas = map[string]map[string]int64{"gpu": {h100: 24}}
+	w := Run(t, spec, Options{Verbose: printLog()})
+	if n := strings.Count(w.Log(), "event Parked"); n != 3 {
+		t.Errorf("%d components are parked, want 3", n)
+	}
+	for _, r := range w.Runs() {
+		switch wait := r.Started.Sub(r.Submitted); {
+		case r.Done.IsZero():
+			t.Errorf("%s is not done", r.Name)
+		case r.Name == "small" && wait > 12*time.Minute:
+			t.Errorf("the small job starts after %s, want about 10 minutes", wait)
+		case r.Name != "small" && wait < 28*time.Minute:
+			t.Errorf("%s starts after %s, before a cluster could hold the set", r.Name, wait)
+		}
+	}
+	for _, p := range unknownProblems(w) {
+		t.Error(p)
+	}
+}
