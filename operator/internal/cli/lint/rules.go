@@ -46,7 +46,7 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	for i := range p.Spec.Scores {
 		s := &p.Spec.Scores[i]
 		path := fmt.Sprintf("spec.scores[%d]", i)
-		options := querylint.Options{Use: querylint.Number, ClusterLabel: label}
+		options := querylint.Options{Use: querylint.Number, ClusterLabel: label, AbsentAccepted: s.Missing.Absent != "" && s.Missing.Absent != v1alpha1.AbsentUnknown}
 		if s.NameFrom != nil {
 			options.NameLabel = s.NameFrom.Label
 		}
@@ -160,6 +160,9 @@ func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 			l.add(d, at+".points", "%d is outside of the range and counts as %d: set range: Full", step.Points, lowest)
 		}
 	}
+	if v := s.Missing.FixedValue; v != nil && *v < lowest && *v != score.Lowest {
+		l.add(d, path+".missing.fixedValue", "%d is outside of the range, which begins at %d: set range: Full", *v, lowest)
+	}
 	if s.Minimum != nil && s.Maximum != nil && s.Minimum.Cmp(*s.Maximum) > 0 {
 		l.add(d, path+".minimum", "is above maximum: every cluster is vetoed")
 	}
@@ -202,7 +205,7 @@ func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
 			continue
 		}
 		l.checkQuery(d, path, q.Expr, q.Variables(), querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel,
-			AbsentMeets: q.Requirement != nil && q.Requirement.Absent == v1alpha1.AbsentMet})
+			AbsentAccepted: q.Requirement != nil && q.Requirement.Absent == v1alpha1.AbsentMet})
 	}
 }
 

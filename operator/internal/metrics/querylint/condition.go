@@ -2,6 +2,7 @@ package querylint
 
 import (
 	"regexp"
+	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -9,18 +10,26 @@ import (
 )
 
 // checkComparison reports a comparison that decides a condition in another way than it reads: one that keeps the value 0,
-// which does not meet a condition, and one of events without which there is no series.
-func (l *linter) checkComparison(e parser.Expr) {
+// which does not meet a condition, and one of events without which there is no series. isPart means that the condition
+// has other parts.
+func (l *linter) checkComparison(e parser.Expr, isPart bool) {
 	n, ok := unwrap(e).(*parser.BinaryExpr)
 	switch {
 	case !ok:
 		return
-	case n.Op == parser.LAND || n.Op == parser.LUNLESS:
-		l.checkComparison(n.LHS)
+	case n.Op == parser.LAND:
+		l.checkComparison(n.LHS, true)
+		if right, ok := unwrap(n.RHS).(*parser.BinaryExpr); ok && right.Op.IsComparisonOperator() && !right.ReturnBool && holdsForZero(right) {
+			l.checkConditionEvents(right, true)
+		}
+		return
+	case n.Op == parser.LUNLESS:
+		l.checkComparison(n.LHS, true)
+		l.checkExcludedEvents(n.RHS)
 		return
 	case n.Op == parser.LOR:
-		l.checkComparison(n.LHS)
-		l.checkComparison(n.RHS)
+		l.checkComparison(n.LHS, true)
+		l.checkComparison(n.RHS, true)
 		return
 	case !n.Op.IsComparisonOperator() || !isVector(n) || !holdsForZero(n):
 		return
@@ -28,9 +37,7 @@ func (l *linter) checkComparison(e parser.Expr) {
 	if !n.ReturnBool {
 		l.add(RuleZero, n, "keeps the value 0, which does not meet a condition: compare with bool, as in x %s bool y", n.Op)
 	}
-	if counter := eventCounter(n); counter != "" && !l.options.AbsentMeets {
-		l.add(RuleEvent, n, "clusters where no event was counted may have no series %s, and do not meet the condition: set absent: Met%s", counter, recordedEvents[counter])
-	}
+	l.checkConditionEvents(n, isPart)
 }
 
 // holdsForZero reports whether a comparison with a number holds for the value 0.
@@ -75,38 +82,37 @@ func number(e parser.Expr) *float64 {
 	return nil
 }
 
-// events are parts of the names of counters whose series begins with the first event.
-var events = regexp.MustCompile(`(?i)xid|err|fail|fault|reset|oom|evict|drop|restart|throttle|violation`)
-
-// recordedEvents are what the shipped rules record of counters of events, with 0 where there were none.
-var recordedEvents = map[string]string{"plimsoll_xid_total": `, or read cluster_severity:plimsoll_xid_events:increase1d`}
-
-// eventCounter returns the name of a counter of events in a rate or an increase; "" = none.
-func eventCounter(e parser.Expr) (name string) {
-	parser.Inspect(e, func(node parser.Node, path []parser.Node) error {
-		selector, ok := node.(*parser.VectorSelector)
-		if !ok || !events.MatchString(selector.Name) {
-			return nil
-		}
-		for _, outer := range path {
-			if call, ok := outer.(*parser.Call); ok && (call.Func.Name == "increase" || call.Func.Name == "rate") {
-				name = selector.Name
-			}
-		}
-		return nil
-	})
-	return name
-}
-
-// IsRatio reports whether a query is the quotient of two vectors, which is not multiplied by a number.
+// IsRatio reports whether the values of a query are ratios from 0 to 1, as far as the query says: a quotient of two
+// vectors, or a metric whose name ends in ratio, which is not multiplied by a number.
 func IsRatio(query string) bool {
 	e, problems := promql.Parse(query)
-	if len(problems) > 0 {
-		return false
-	}
-	n, ok := unwrap(e).(*parser.BinaryExpr)
-	return ok && n.Op == parser.DIV && isVector(n.LHS) && isVector(n.RHS) && !isMultiple(n.LHS)
+	return len(problems) == 0 && isRatio(e)
 }
+
+func isRatio(e parser.Expr) bool {
+	switch n := unwrap(e).(type) {
+	case *parser.VectorSelector:
+		return ratioName.MatchString(metricName(n))
+	case *parser.MatrixSelector:
+		return isRatio(n.VectorSelector)
+	case *parser.AggregateExpr:
+		return slices.Contains(ratioAggregations, n.Op) && isRatio(n.Expr)
+	case *parser.Call:
+		return slices.Contains(ratioFunctions, n.Func.Name) && isRatio(n.Args[0])
+	case *parser.BinaryExpr:
+		isRest := n.Op == parser.SUB && number(n.LHS) != nil && *number(n.LHS) == 1
+		return n.Op == parser.DIV && isVector(n.LHS) && isVector(n.RHS) && !isMultiple(n.LHS) || isRest && isRatio(n.RHS)
+	}
+	return false
+}
+
+// ratioName matches the names of metrics from 0 to 1.
+var ratioName = regexp.MustCompile(`[_:]ratio$|_utilization:avg$`)
+
+// ratioAggregations and ratioFunctions make ratios of ratios.
+var ratioAggregations = []parser.ItemType{parser.AVG, parser.MIN, parser.MAX, parser.QUANTILE}
+
+var ratioFunctions = []string{"avg_over_time", "min_over_time", "max_over_time", "last_over_time", "clamp_max", "clamp_min", "clamp", "abs", "label_replace"}
 
 // isMultiple reports whether an expression is a product with a number.
 func isMultiple(e parser.Expr) bool {

@@ -41,8 +41,8 @@ type Options struct {
 	// Required are labels that the result must have, in addition to ClusterLabel. They are for a
 	// result with several series for each cluster.
 	Required []string
-	// AbsentMeets: a condition without a series is met.
-	AbsentMeets bool
+	// AbsentAccepted: a cluster without a series is expected. A condition is met there.
+	AbsentAccepted bool
 }
 
 // Finding is a problem and the rule that it breaks.
@@ -99,13 +99,15 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 		l.checkFilter(e)
 	}
 	switch options.Use { //nolint:exhaustive // the others have no rules of their own
+	case Number:
+		l.checkScoredEvents(e)
 	case Age:
 		l.checkAge(e)
 	case Time:
 		l.checkTime(e)
 	case Condition, FleetCondition:
 		if options.NameLabel == "" && options.Required == nil { // results with objects or devices are no conditions
-			l.checkComparison(e)
+			l.checkComparison(e, false)
 		}
 	}
 	parser.Inspect(e, func(node parser.Node, path []parser.Node) error {
@@ -166,7 +168,7 @@ func (l *linter) checkResult(e parser.Expr) {
 		several = "labels such as " + strings.Join(labels[:maxLabelsInMessages], ", ")
 	case len(labels) > 0:
 		several = strings.Join(labels, ", ")
-	case !result.open:
+	case !result.open, result.per != nil:
 		return
 	default:
 		several = l.severalInMetric(result)
@@ -242,6 +244,9 @@ func (l *linter) keepHint(at parser.Expr) string {
 	case *parser.BinaryExpr:
 		return fmt.Sprintf("add it to the labels that %s matches on", n.Op)
 	case *parser.Call:
+		if strings.HasPrefix(n.Func.Name, "absent") {
+			return fmt.Sprintf("%s removes it, write group by (%s) (up) unless group by (%s) (...)", n.Func.Name, l.cluster, l.cluster)
+		}
 		return fmt.Sprintf("%s removes it", n.Func.Name)
 	}
 	return l.aggregateHint()

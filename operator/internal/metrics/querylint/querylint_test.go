@@ -77,6 +77,9 @@ func TestCheckNumber(t *testing.T) {
 		{name: "negative quantile", expr: `quantile by (cluster) (-1, a)`, want: []string{"1:24 quantile:"}},
 		{name: "quantile over time", expr: `max by (cluster) (quantile_over_time(95, a[1h]))`, want: []string{"1:38 quantile:"}},
 		{name: "the largest of each cluster", expr: `topk by (cluster) (1, a)`},
+		{name: "the largest of each cluster, joined by a label that it keeps", expr: `max by (cluster) (topk by (cluster) (1, a) * on (cluster, node) group_left () sum by (cluster, node) (b))`},
+		{name: "the largest of each cluster and model", expr: `topk by (cluster, model) (1, a)`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in model"}},
+		{name: "the largest of each cluster by a new label", expr: `label_replace(topk by (cluster) (1, a), "cluster", "$1", "node", "(.*)-.*")`, want: []string{"1:1 several-series:"}},
 		{name: "the two largest of each cluster", expr: `topk by (cluster) (2, a)`, want: []string{"1:1 several-series:"}},
 		{name: "the largest of all", expr: `topk(1, sum by (cluster) (a))`, want: []string{"1:1 filter:"}},
 		{name: "metric of a server with a colon", expr: `sum by (cluster) (rate(vllm:request_success_total[5m]))`},
@@ -169,6 +172,13 @@ func TestCheckCounters(t *testing.T) {
 		{name: "native histogram in a subquery", expr: `max by (cluster) (histogram_avg(sum by (cluster) (increase(plimsoll_gate_admitted_seconds[5m:]))))`},
 		{name: "rate of a gauge beside a histogram", expr: `sum by (cluster) (rate(kube_pod_info[5m])) * on (cluster) histogram_count(sum by (cluster) (rate(kueue_admission_wait_time_seconds[5m])))`, want: []string{"1:19 rate-of-gauge:"}},
 		{name: "rate of a gauge in a subquery", expr: `sum by (cluster) (rate((plimsoll_node_free_devices)[5m:]))`, want: []string{"1:19 rate-of-gauge:"}},
+		{name: "events", expr: `sum by (cluster) (increase(x_errors_total[1d]))`, want: []string{
+			"1:1 event: clusters where no event was counted may have no series x_errors_total, and get no value: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up))"}},
+		{name: "share of events", expr: `1 - sum by (cluster) (rate(x_requests_total{code=~"5.."}[5m])) / sum by (cluster) (rate(x_requests_total[5m]))`, want: []string{"1:5 event:"}},
+		{name: "events filled with 0", expr: `sum by (cluster) (a) + fill(0) sum by (cluster) (increase(x_errors_total[1d]))`},
+		{name: "events with a fallback", expr: `sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up)`},
+		{name: "series that have no event", expr: `sum by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d])) > 0`},
+		{name: "events that the shipped rules record", expr: `sum by (cluster) (increase(plimsoll_xid_total[1d]))`, want: []string{"1:1 event: clusters where no event was counted may have no series plimsoll_xid_total, and get no value: read cluster_severity:plimsoll_xid_events:increase1d"}},
 		{name: "rate of a sum of counters", expr: `rate(sum by (cluster) (x_total)[5m:])`, want: []string{"1:1 rate-of-recorded: rate over a sum of counters counts the restart of one process as growth of all: write sum by (...) (rate(...))"}},
 		{name: "increase of a scaled mean of counters", expr: `increase((8 * avg by (cluster) (x_total))[1h:1m])`, want: []string{"1:1 rate-of-recorded: increase over a sum of counters"}},
 		{name: "rate of two added counters", expr: `sum by (cluster) (rate((a_total + b_total)[5m:]))`, want: []string{"1:19 rate-of-recorded:"}},
@@ -255,18 +265,55 @@ func TestCheckConditions(t *testing.T) {
 		{name: "0 in the kept operand", expr: `max by (cluster) (a) == 0 and max by (cluster) (b) < 5`, want: []string{"1:1 zero:"}},
 		{name: "two vectors", expr: `max by (cluster) (a) == max by (cluster) (b)`},
 		{name: "events that may never have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`, want: []string{"1:1 event: clusters where no event was counted may have no series x_errors_total, and do not meet the condition: set absent: Met"}},
-		{name: "events of which a rule records 0", expr: `sum by (cluster) (increase(plimsoll_xid_total{xid="79"}[1d])) == bool 0`, want: []string{"1:1 event: clusters where no event was counted may have no series plimsoll_xid_total, and do not meet the condition: set absent: Met, or read cluster_severity:plimsoll_xid_events:increase1d"}},
+		{name: "events of which a rule records 0", expr: `sum by (cluster) (increase(plimsoll_xid_total{xid="79"}[1d])) == bool 0`, want: []string{"1:1 event: clusters where no event was counted may have no series plimsoll_xid_total, and do not meet the condition: read cluster_severity:plimsoll_xid_events:increase1d"}},
 		{name: "the recorded events", expr: `cluster_severity:plimsoll_xid_events:increase1d{severity="critical"} == bool 0`},
 		{name: "events that must have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) > 3`},
 		{name: "a counter of work", expr: `sum by (cluster) (rate(x_requests_total[5m])) < bool 3`},
+		{name: "a counter that is exported from 0 on", expr: `sum by (cluster) (increase(node_network_receive_errs_total[1d])) == bool 0`},
+		{name: "requests with an error", expr: `sum by (cluster) (increase(x_requests_total{code=~"5.."}[1d])) == bool 0`, want: []string{"1:1 event: clusters where no event was counted may have no series x_requests_total, and do not meet the condition: set absent: Met"}},
+		{name: "requests without an error", expr: `sum by (cluster) (increase(x_requests_total{code!~"5.."}[1d])) == bool 0`},
+		{name: "events as one part of a condition", expr: `sum by (cluster) (a) > 3 and sum by (cluster) (increase(x_errors_total[1d])) == 0`, want: []string{
+			"1:30 event: clusters where no event was counted may have no series x_errors_total, and do not meet the condition: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up))"}},
+		{name: "events with a fallback", expr: `sum by (cluster) (a) > 3 and (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up)) == 0`},
+		{name: "unless any event", expr: `group by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d]))`, want: []string{
+			"1:31 event: removes every cluster that ever counted an event in x_errors_total, also if there is none in this time: write unless (... > 0)"}},
+		{name: "unless there were events", expr: `group by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d])) > 0`},
+		{name: "unless there were few events", expr: `group by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d])) < 5`, want: []string{
+			"1:31 event: clusters where no event was counted may have no series x_errors_total, and are not removed: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up))"}},
+		{name: "absence in one cluster", expr: `absent(a{cluster="c9"})`, want: []string{"1:8 one-cluster: reads c9 only"}},
+		{name: "absence", expr: `absent(a)`, want: []string{`1:1 cluster-label: the result has no label "cluster": absent removes it, write group by (cluster) (up) unless group by (cluster) (...)`}},
+		{name: "time of day", expr: `hour() < bool 6`, want: []string{"1:1 constant: reads only the time, which is the same for all clusters: set scope: Fleet"}},
 	})
-	runCases(t, Options{Use: Condition, ClusterLabel: "cluster", AbsentMeets: true}, []checkCase{
+	runCases(t, Options{Use: Condition, ClusterLabel: "cluster", AbsentAccepted: true}, []checkCase{
 		{name: "events without which the condition is met", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`},
+		{name: "the first event is not counted", expr: `sum by (cluster) (increase(plimsoll_xid_total[1d])) == bool 0`, want: []string{
+			"1:1 event: the series of plimsoll_xid_total begins with the first event, which rate and increase do not count: read cluster_severity:plimsoll_xid_events:increase1d"}},
 	})
 	runCases(t, Options{Use: FleetCondition, ClusterLabel: "cluster"}, []checkCase{
 		{name: "no cluster", expr: `sum(a) > 5`},
 		{name: "constant", expr: `vector(1)`, want: []string{"1:1 constant:"}},
+		{name: "absence in one cluster", expr: `absent(freeze{cluster="hub"})`},
+		{name: "weekend", expr: `day_of_week() == 6 or day_of_week() == bool 0`},
+		{name: "first hour", expr: `hour() == 0`, want: []string{"1:1 zero:"}},
 	})
+}
+
+func TestIsRatio(t *testing.T) {
+	for query, want := range map[string]bool{
+		`sum by (cluster) (a) / sum by (cluster) (b)`:              true,
+		`1 - sum by (cluster) (a) / sum by (cluster) (b)`:          true,
+		`avg by (cluster) (device:plimsoll_utilization:ratio)`:     true,
+		`avg_over_time(cluster:plimsoll_gpu_utilization:avg[10m])`: true,
+		`100 * sum by (cluster) (a) / sum by (cluster) (b)`:        false,
+		`sum by (cluster) (device:plimsoll_utilization:ratio)`:     false,
+		`sum by (cluster) (a) / 8`:                                 false,
+		`100 - sum by (cluster) (a) / sum by (cluster) (b)`:        false,
+		`sum by (cluster) (a`:                                      false,
+	} {
+		if got := IsRatio(query); got != want {
+			t.Errorf("IsRatio(%s) = %t", query, got)
+		}
+	}
 }
 
 // If every cluster has its own endpoint, a result needs no cluster label but must be one
