@@ -20,6 +20,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/metrics/querylint"
 	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
 	"plimsoll.dev/plimsoll/operator/internal/policies/reclaim"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
@@ -39,25 +40,29 @@ func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {
 func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	l.checkSelector(d, p.Spec.ClusterSelector)
 	label := l.labelOf(p.Spec.SourceRef.Name)
+	compiled, _, err := round.Compile(&p.Spec, cmp.Or(label, "cluster"))
 	if f := p.Spec.Freshness; f != nil {
 		l.checkQuery(d, freshnessPath, f.Query, nil, querylint.Options{Use: querylint.Age, ClusterLabel: label})
 	}
-	weighted := false
+	weighted, isAgeUnknown := false, p.Spec.Freshness == nil
 	for i := range p.Spec.Scores {
 		s := &p.Spec.Scores[i]
 		path := fmt.Sprintf("spec.scores[%d]", i)
-		options := querylint.Options{Use: querylint.Number, ClusterLabel: label, AbsentAccepted: s.Missing.Absent != "" && s.Missing.Absent != v1alpha1.AbsentUnknown}
+		options := querylint.Options{Use: querylint.Number, ClusterLabel: label,
+			AbsentAccepted: s.Missing.Absent != "" && s.Missing.Absent != v1alpha1.AbsentUnknown,
+			AgeUnknown:     isAgeUnknown && !round.HasSampleTime(compiled.Scores[i].Query)}
 		if s.NameFrom != nil {
 			options.NameLabel = s.NameFrom.Label
 		}
-		l.checkQuery(d, path+".query", s.Query, nil, options)
+		if rules := l.checkQuery(d, path+".query", s.Query, nil, options); slices.Contains(rules, querylint.RuleFreshness) {
+			isAgeUnknown = false // reported
+		}
 		l.checkPoints(d, path, s)
-		if problem := score.KeepProblem(&p.Spec, s); problem != "" {
+		if problem := score.KeepProblem(compiled, s); problem != "" {
 			l.add(d, path+".missing.keepLastSeconds", "%s", problem)
 		}
 		weighted = weighted || s.Weight == nil || *s.Weight > 0
 	}
-	_, err := score.Compile(&p.Spec)
 	switch {
 	case err != nil:
 		message := strings.TrimPrefix(err.Error(), "total.expression: ")
@@ -286,8 +291,8 @@ func scoreNames(p *v1alpha1.ScoringPolicy) []string {
 	return names
 }
 
-// checkQuery checks a query. It can use $cluster_label and the variables.
-func (l *linter) checkQuery(d *document, path, text string, variables []string, options querylint.Options) {
+// checkQuery checks a query, which can use $cluster_label and the variables. It returns the rules that the query breaks.
+func (l *linter) checkQuery(d *document, path, text string, variables []string, options querylint.Options) (rules []string) {
 	expr, source := promql.ExpandClusterLabel(text, cmp.Or(options.ClusterLabel, "cluster"))
 	template, problems := promql.ParseTemplate(expr, variables)
 	for i := range problems {
@@ -295,13 +300,15 @@ func (l *linter) checkQuery(d *document, path, text string, variables []string, 
 	}
 	l.addProblems(d, path, problems)
 	if template == nil {
-		return
+		return nil
 	}
 	findings := querylint.Check(template.Expr(), expr, options)
 	for i := range findings {
 		findings[i].Pos = promql.PositionAt(text, source(findings[i].Pos.Offset))
+		rules = append(rules, findings[i].Rule)
 	}
 	l.addFindings(d, path, findings)
+	return rules
 }
 
 // addFindings adds the findings of the query at path, except those of ignored rules.

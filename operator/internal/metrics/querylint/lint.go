@@ -43,6 +43,8 @@ type Options struct {
 	Required []string
 	// AbsentAccepted: a cluster without a series is expected. A condition is met there.
 	AbsentAccepted bool
+	// AgeUnknown: nothing checks the age of the samples.
+	AgeUnknown bool
 }
 
 // Finding is a problem and the rule that it breaks.
@@ -71,6 +73,7 @@ const (
 	RuleZero            = "zero"
 	RuleOneCluster      = "one-cluster"
 	RuleEvent           = "event"
+	RuleFreshness       = "freshness"
 	maxLabelsInMessages = 4
 )
 
@@ -95,6 +98,7 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 		l.checkResult(e)
 	}
 	l.checkRequired(e)
+	l.checkAgeOfSamples(e)
 	if options.Use != FleetCondition && options.Use != Condition {
 		l.checkFilter(e)
 	}

@@ -249,6 +249,20 @@ func TestCheckFreshness(t *testing.T) {
 	})
 }
 
+func TestCheckAgeOfSamples(t *testing.T) {
+	runCases(t, Options{ClusterLabel: "cluster", AgeUnknown: true}, []checkCase{
+		{name: "scraped", expr: `sum by (cluster) (a)`},
+		{name: "short range", expr: `sum by (cluster) (rate(a_total[10m]))`},
+		{name: "recorded", expr: `cluster:price:max`, want: []string{"1:1 freshness: the age of the samples behind a recorded series is not known: set freshness.query"}},
+		{name: "long range", expr: `avg by (cluster) (avg_over_time(a{b="c"}[1d]))`, want: []string{
+			`1:33 freshness: a cluster that stopped to report keeps its value for 1d: set freshness.query of the policy, such as time() - max by (cluster) (timestamp(a{b="c"}))`}},
+		{name: "subquery", expr: `max_over_time(sum by (cluster) (a)[1h:])`, want: []string{"1:15 freshness: a cluster that stopped to report keeps its value for 1h: set freshness.query of the policy, such as time() - max by (cluster) (timestamp(a))"}},
+		{name: "range that says how old a sample may be", expr: `max by (cluster) (last_over_time(a[2h]))`},
+		{name: "server with a colon", expr: `sum by (cluster) (vllm:num_requests_running)`},
+	})
+	runCases(t, Options{ClusterLabel: "cluster"}, []checkCase{{name: "the age is checked", expr: `cluster:price:max`}})
+}
+
 func TestCheckConditions(t *testing.T) {
 	runCases(t, Options{Use: Condition, ClusterLabel: "cluster"}, []checkCase{
 		{name: "filter", expr: `sum by (cluster) (a) > 5`},
