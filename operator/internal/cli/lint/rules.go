@@ -41,10 +41,10 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	l.checkSelector(d, p.Spec.ClusterSelector)
 	label := l.labelOf(p.Spec.SourceRef.Name)
 	compiled, _, err := round.Compile(&p.Spec, cmp.Or(label, "cluster"))
-	if f := p.Spec.Freshness; f != nil {
+	if f := p.Spec.Freshness; f != nil && f.Query != "" {
 		l.checkQuery(d, freshnessPath, f.Query, nil, querylint.Options{Use: querylint.Age, ClusterLabel: label})
 	}
-	weighted, isAgeUnknown := false, p.Spec.Freshness == nil
+	weighted, isAgeUnknown := false, err == nil && (p.Spec.Freshness == nil || p.Spec.Freshness.Query == "")
 	for i := range p.Spec.Scores {
 		s := &p.Spec.Scores[i]
 		path := fmt.Sprintf("spec.scores[%d]", i)
@@ -65,8 +65,8 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	}
 	switch {
 	case err != nil:
-		message := strings.TrimPrefix(err.Error(), "total.expression: ")
-		l.add(d, "spec.total.expression", "%s", message)
+		field, message, _ := strings.Cut(err.Error(), ": ")
+		l.add(d, "spec."+field, "%s", message)
 	case p.Spec.Total != nil && p.Spec.Total.Expression == "" && !weighted && len(p.Spec.Scores) > 0:
 		l.add(d, "spec.total", "is never published: every score has the weight 0")
 	}
@@ -106,7 +106,7 @@ func (l *linter) checkReclaimPolicy(d *document, p *v1alpha1.ReclaimPolicy) {
 // reclaimQueries yields the queries that a ReclaimPolicy sets, with their paths.
 func reclaimQueries(p *v1alpha1.ReclaimPolicy) iter.Seq2[string, string] {
 	return func(yield func(path, query string) bool) {
-		if f := p.Spec.Freshness; f != nil && !yield(freshnessPath, f.Query) {
+		if f := p.Spec.Freshness; f != nil && f.Query != "" && !yield(freshnessPath, f.Query) {
 			return
 		}
 		if q := p.Spec.IdleQuery; q != "" {
@@ -128,7 +128,7 @@ const freshnessPath = "spec.freshness.query"
 // capacityQueries yields the queries of a CapacityPolicy with their paths.
 func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
 	return func(yield func(path, query string) bool) {
-		if f := p.Spec.Freshness; f != nil && !yield(freshnessPath, f.Query) {
+		if f := p.Spec.Freshness; f != nil && f.Query != "" && !yield(freshnessPath, f.Query) {
 			return
 		}
 		for i := range p.Spec.Quotas {

@@ -1,6 +1,7 @@
 package round
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"time"
@@ -11,11 +12,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// defaultFreshness is the age of the devices' samples from which the shipped rules record their series.
-// last_over_time keeps the series of a silent cluster for an hour, so that its age grows and it does not
-// disappear.
-const defaultFreshness = `time() - max by ($cluster_label) (last_over_time(cluster:plimsoll_sample_timestamp_seconds:min[1h]))`
-
 // recordedSeries matches the series that the shipped rules record from the samples of devices.
 var recordedSeries = regexp.MustCompile(`^[a-z_]+:plimsoll_`)
 
@@ -25,16 +21,23 @@ func HasSampleTime(query string) bool {
 	return slices.ContainsFunc(promql.Metrics(query), recordedSeries.MatchString)
 }
 
-// defaultAge returns the limit of age of a policy that has none, and the scores to which it applies. It returns nil if
-// there is no such score.
-func defaultAge(spec *v1alpha1.ScoringPolicySpec) (f *v1alpha1.Freshness, isAged []bool) {
+// addDefaultAge sets the freshness query of a policy that has none, and returns the scores to which it applies; nil = none.
+func addDefaultAge(spec *v1alpha1.ScoringPolicySpec) (isAged []bool, err error) {
 	for i := range spec.Scores {
 		isAged = append(isAged, HasSampleTime(spec.Scores[i].Query))
 	}
-	if !slices.Contains(isAged, true) {
+	switch {
+	case slices.Contains(isAged, true):
+	case spec.Freshness != nil:
+		return nil, errors.New("freshness.query: must be set, because no score reads a series of the shipped recording rules, whose sample time is known")
+	default:
 		return nil, nil
 	}
-	return &v1alpha1.Freshness{Query: defaultFreshness}, isAged
+	if spec.Freshness == nil {
+		spec.Freshness = &v1alpha1.Freshness{}
+	}
+	spec.Freshness.Query = v1alpha1.DefaultFreshnessQuery
+	return isAged, nil
 }
 
 // judgeFreshness applies the age of samples to the scores that have one, and returns the report of its

@@ -42,6 +42,15 @@ func TestDefaultFreshness(t *testing.T) {
 			}
 		})
 	}
+	limited := newSpec(free)
+	limited.Freshness = &v1alpha1.Freshness{MaxAgeSeconds: 240}
+	if spec, policy, err := Compile(limited, "cluster"); err != nil || spec.Freshness.Query != sampleTime || policy.MaxAge != 4*time.Minute {
+		t.Errorf("with a limit of its own: %+v, %s, error %v", spec.Freshness, policy.MaxAge, err)
+	}
+	limited.Scores[0].Query = "price"
+	if _, _, err := Compile(limited, "cluster"); err == nil || !strings.HasPrefix(err.Error(), "freshness.query: must be set") {
+		t.Errorf("a limit of no age gives the error %v", err)
+	}
 	own := newSpec(free)
 	own.Freshness = &v1alpha1.Freshness{Query: "age"}
 	if spec, policy, err := Compile(own, "cluster"); err != nil || spec.Freshness.Query != "age" || policy.Aged != nil {

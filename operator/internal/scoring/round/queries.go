@@ -81,8 +81,10 @@ func Compile(spec *v1alpha1.ScoringPolicySpec, clusterLabel string) (expanded *v
 		s.Query, _ = promql.ExpandClusterLabel(s.Query, clusterLabel)
 	}
 	var aged []bool
-	if expanded.Freshness == nil {
-		expanded.Freshness, aged = defaultAge(expanded)
+	if expanded.Freshness == nil || expanded.Freshness.Query == "" {
+		if aged, err = addDefaultAge(expanded); err != nil {
+			return expanded, nil, err
+		}
 	}
 	if f := expanded.Freshness; f != nil {
 		f.Query, _ = promql.ExpandClusterLabel(f.Query, clusterLabel)
