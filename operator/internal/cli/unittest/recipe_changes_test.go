@@ -14,9 +14,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
 )
 
-// TestSampleTestsFailAfterChanges checks that the tests of a policy fail after any change
-// of a query, a normalization, a veto, a weight or of freshness.
-func TestSampleTestsFailAfterChanges(t *testing.T) {
+// TestTestsOfRecipesFailAfterChanges checks that the tests of a recipe fail after any change
+// of a query, a normalization, a veto, a weight or of freshness of a policy, and without a condition or a query
+// of a gate.
+func TestTestsOfRecipesFailAfterChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many runs of the command")
 	}
@@ -26,14 +27,19 @@ func TestSampleTestsFailAfterChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if suite.gate != nil {
-			continue
-		}
 		suite.label = "cluster"
-		for name, change := range policyChanges(&suite.policy.Spec) {
+		changes := map[string]func(*testSuite){}
+		if suite.gate != nil {
+			changes = gateChanges(&suite.gate.Spec)
+		} else {
+			for name, change := range policyChanges(&suite.policy.Spec) {
+				changes[name] = func(s *testSuite) { change(&s.policy.Spec) }
+			}
+		}
+		for name, change := range changes {
 			changed := *suite
-			changed.policy = suite.policy.DeepCopy()
-			change(&changed.policy.Spec)
+			changed.policy, changed.gate = suite.policy.DeepCopy(), suite.gate.DeepCopy()
+			change(&changed)
 			failed := false
 			for i := range suite.tests {
 				differ, err := suite.tests[i].run(context.Background(), a, &changed)
@@ -44,6 +50,24 @@ func TestSampleTestsFailAfterChanges(t *testing.T) {
 			}
 		}
 	}
+}
+
+// gateChanges returns functions that remove a condition or a query of a gate, by what they remove.
+func gateChanges(spec *v1alpha1.PlacementGateSpec) map[string]func(*testSuite) {
+	all := map[string]func(*testSuite){}
+	for i := range spec.Conditions {
+		all["condition "+spec.Conditions[i].Name] = func(s *testSuite) { s.gate.Spec.Conditions = slices.Delete(s.gate.Spec.Conditions, i, i+1) }
+		if spec.Conditions[i].Absent == v1alpha1.AbsentMet {
+			all["absent of "+spec.Conditions[i].Name] = func(s *testSuite) { s.gate.Spec.Conditions[i].Absent = "" }
+		}
+	}
+	if spec.Queries.Preference != "" {
+		all["preference"] = func(s *testSuite) { s.gate.Spec.Queries.Preference = "" }
+	}
+	if spec.Queries.Fit != "" {
+		all["fit"] = func(s *testSuite) { s.gate.Spec.Queries.Fit = "" }
+	}
+	return all
 }
 
 // policyChanges returns functions that change a policy, by the name of the change.

@@ -14,18 +14,18 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
 )
 
-const samples = "../../../../config/samples"
+const cookbook = "../../../../config/samples/cookbook"
 
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(samples, pattern))
+	files, err := filepath.Glob(filepath.Join(cookbook, pattern))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no %s among the samples: %v", pattern, err)
+		t.Fatalf("no %s in the cookbook: %v", pattern, err)
 	}
 	return files
 }
 
-func TestSampleTestsPass(t *testing.T) {
+func TestTestsOfRecipesPass(t *testing.T) {
 	files := glob(t, "tests/*.yaml")
 	var out bytes.Buffer
 	cmd := New(&command.App{IOStreams: genericclioptions.IOStreams{Out: &out, ErrOut: &out}})
@@ -35,10 +35,10 @@ func TestSampleTestsPass(t *testing.T) {
 	}
 }
 
-// commentedPolicy matches a file that begins with two lines of comment.
-var commentedPolicy = regexp.MustCompile(`^(# .+\n){2}apiVersion:`)
+// commentedRecipe matches a file that begins with two lines of comment.
+var commentedRecipe = regexp.MustCompile(`^(# .+\n){2}apiVersion:`)
 
-func TestSamplePoliciesHaveCommentsAndTests(t *testing.T) {
+func TestRecipesHaveCommentsAndTests(t *testing.T) {
 	tested := map[string]bool{}
 	for _, file := range glob(t, "tests/*.yaml") {
 		content, err := os.ReadFile(file)
@@ -49,18 +49,20 @@ func TestSamplePoliciesHaveCommentsAndTests(t *testing.T) {
 		if err := yaml.Unmarshal(content, &f); err != nil {
 			t.Fatal(err)
 		}
-		tested[filepath.Join(samples, "tests", f.Policy)] = true
+		for _, path := range relativePaths(file, f.Policy, f.Gate) {
+			tested[path] = true
+		}
 	}
-	for _, file := range glob(t, "policies/*.yaml") {
+	for _, file := range glob(t, "*.yaml") {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !commentedPolicy.Match(content) {
+		if !commentedRecipe.Match(content) {
 			t.Errorf("%s must begin with two lines of comment", file)
 		}
 		if !tested[file] {
-			t.Errorf("no file in config/samples/tests tests %s", file)
+			t.Errorf("no file in cookbook/tests tests %s", file)
 		}
 	}
 }
