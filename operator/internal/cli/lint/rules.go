@@ -50,6 +50,7 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 		path := fmt.Sprintf("spec.scores[%d]", i)
 		options := querylint.Options{Use: querylint.Number, ClusterLabel: label,
 			AbsentAccepted: s.Missing.Absent != "" && s.Missing.Absent != v1alpha1.AbsentUnknown,
+			LessIsBetter:   isDescending(&s.Normalize),
 			AgeUnknown:     isAgeUnknown && !round.HasSampleTime(compiled.Scores[i].Query)}
 		if s.NameFrom != nil {
 			options.NameLabel = s.NameFrom.Label
@@ -70,6 +71,19 @@ func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	case p.Spec.Total != nil && p.Spec.Total.Expression == "" && !weighted && len(p.Spec.Scores) > 0:
 		l.add(d, "spec.total", "is never published: every score has the weight 0")
 	}
+}
+
+// isDescending reports whether the smallest value gets the most points.
+func isDescending(n *v1alpha1.Normalize) bool {
+	switch {
+	case n.Linear != nil:
+		return n.Linear.From.Cmp(n.Linear.To) > 0
+	case n.Fleet != nil:
+		return n.Fleet.Descending
+	case len(n.Steps) > 0:
+		return n.Steps[0].Points > n.Steps[len(n.Steps)-1].Points
+	}
+	return false
 }
 
 // checkSelector checks a selector of clusters.
@@ -95,7 +109,7 @@ func (l *linter) checkCapacityPolicy(d *document, p *v1alpha1.CapacityPolicy) {
 func (l *linter) checkReclaimPolicy(d *document, p *v1alpha1.ReclaimPolicy) {
 	for path, q := range reclaimQueries(p) {
 		// The rules for one value per cluster do not apply to a result with one per device.
-		options := querylint.Options{Use: querylint.FleetCondition, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name), Required: reclaim.DeviceLabels()}
+		options := querylint.Options{Use: querylint.FleetRequirement, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name), Required: reclaim.DeviceLabels()}
 		if path == freshnessPath {
 			options.Use, options.Required = querylint.Age, nil
 		}
@@ -147,7 +161,7 @@ func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
 func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 	n := &s.Normalize
 	if n.Type == v1alpha1.NormalizeIdentity && querylint.IsRatio(s.Query) {
-		l.add(d, path+".normalize", "Identity takes the values as points, and a ratio is from 0 to 1: use Linear from \"0\" to \"1\"")
+		l.add(d, path+".normalize", "Identity takes the values as points, and a ratio is from 0 to 1: use Linear, such as from \"0\" to \"1\"")
 	}
 	if n.Linear != nil && n.Linear.From.Cmp(n.Linear.To) == 0 {
 		l.add(d, path+".normalize.linear", "from and to must differ")
@@ -235,9 +249,9 @@ func gateQueryPath(spec *v1alpha1.PlacementGateSpec, q gate.Query) (path string,
 func useOf(q gate.Query) querylint.Use {
 	switch {
 	case q.Requirement != nil && q.Requirement.Scope == v1alpha1.ScopeFleet:
-		return querylint.FleetCondition
+		return querylint.FleetRequirement
 	case q.Requirement != nil, q.Prerequisite != "":
-		return querylint.Condition
+		return querylint.Requirement
 	case q.Name == gate.QuerySampleTime, q.Name == gate.QueryQuotaTime:
 		return querylint.Time
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // TestTestsOfRecipesFailAfterChanges checks that the tests of a recipe fail after any change
-// of a query, a normalization, a veto, a weight or of freshness of a policy, and without a condition or a query
+// of a query, a normalization, a veto, a weight or of freshness of a policy, and without a requirement or a query
 // of a gate.
 func TestTestsOfRecipesFailAfterChanges(t *testing.T) {
 	if testing.Short() {
@@ -52,13 +52,13 @@ func TestTestsOfRecipesFailAfterChanges(t *testing.T) {
 	}
 }
 
-// gateChanges returns functions that remove a condition or a query of a gate, by what they remove.
+// gateChanges returns functions that remove a requirement or a query of a gate, by what they remove.
 func gateChanges(spec *v1alpha1.PlacementGateSpec) map[string]func(*testSuite) {
 	all := map[string]func(*testSuite){}
-	for i := range spec.Conditions {
-		all["condition "+spec.Conditions[i].Name] = func(s *testSuite) { s.gate.Spec.Conditions = slices.Delete(s.gate.Spec.Conditions, i, i+1) }
-		if spec.Conditions[i].Absent == v1alpha1.AbsentMet {
-			all["absent of "+spec.Conditions[i].Name] = func(s *testSuite) { s.gate.Spec.Conditions[i].Absent = "" }
+	for i := range spec.Requirements {
+		all["requirement "+spec.Requirements[i].Name] = func(s *testSuite) { s.gate.Spec.Requirements = slices.Delete(s.gate.Spec.Requirements, i, i+1) }
+		if spec.Requirements[i].Absent == v1alpha1.AbsentMet {
+			all["absent of "+spec.Requirements[i].Name] = func(s *testSuite) { s.gate.Spec.Requirements[i].Absent = "" }
 		}
 	}
 	if spec.Queries.Preference != "" {

@@ -17,9 +17,9 @@ func (l *linter) checkConstant(e parser.Expr) bool {
 	})
 	switch {
 	case reads:
-	case l.options.Use == FleetCondition && readsClock(e):
+	case l.options.Use == FleetRequirement && readsClock(e):
 		return false // times of day
-	case l.options.Use == Condition && readsClock(e):
+	case l.options.Use == Requirement && readsClock(e):
 		l.add(RuleConstant, e, "reads only the time, which is the same for all clusters: set scope: Fleet")
 		return true
 	default:
@@ -56,9 +56,9 @@ func (l *linter) checkEqualValues(n *parser.AggregateExpr, path []parser.Node) {
 	if !ok || !isValueUsed(path, number.Val == 0) {
 		return
 	}
-	isCondition := l.options.Use == Condition || l.options.Use == FleetCondition
+	isRequirement := l.options.Use == Requirement || l.options.Use == FleetRequirement
 	isConstant := n.Op == parser.SUM && number.Val == 0 ||
-		slices.Contains(equalAggregations, n.Op) && (number.Val == 0 || !isCondition)
+		slices.Contains(equalAggregations, n.Op) && (number.Val == 0 || !isRequirement)
 	if isConstant {
 		l.add(RuleConstant, n, "all values are %s, because == selects them: count the series, as in count by (...) (...)", number)
 	}

@@ -1,6 +1,7 @@
 package querylint
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,57 +23,71 @@ var alwaysCounted = []string{"DCGM_FI_", "kube_", "node_"}
 // recordedEvents are what the shipped rules record of counters of events, with 0 where there were none.
 var recordedEvents = map[string]string{"plimsoll_xid_total": "cluster_severity:plimsoll_xid_events:increase1d"}
 
-// eventSeries is a part of an expression that has series only where an event was counted.
-type eventSeries struct {
-	counter string
+// rareSeries is a part of an expression that has no series for a cluster in which there is nothing to count.
+type rareSeries struct {
+	counter string      // of events; "" for a number of series
 	at      parser.Expr // the outermost aggregation, or else the rate or increase
 }
 
-// checkScoredEvents reports a number that a cluster lacks until its first event.
-func (l *linter) checkScoredEvents(e parser.Expr) {
-	if n := neededEvents(e); n != nil && !l.options.AbsentAccepted && l.options.NameLabel == "" {
-		l.add(RuleEvent, n.at, "clusters where no event was counted may have no series %s, and get no value: %s", n.counter, n.hint("write "+l.withZero(n.at)))
+// reason says which clusters lack the series.
+func (s *rareSeries) reason() string {
+	if s.counter == "" {
+		return "count is never 0: clusters without such series have none"
 	}
-}
-
-// checkConditionEvents reports a comparison that holds without events, and that a cluster does not meet because it has
-// no series without an event. isPart means that the condition has other parts.
-func (l *linter) checkConditionEvents(comparison *parser.BinaryExpr, isPart bool) {
-	n := neededEvents(comparison)
-	if n == nil {
-		return
-	}
-	switch recorded := recordedEvents[n.counter]; {
-	case isPart:
-		l.add(RuleEvent, comparison, "clusters where no event was counted may have no series %s, and do not meet the condition: %s", n.counter, n.hint("write "+l.withZero(n.at)))
-	case !l.options.AbsentAccepted:
-		l.add(RuleEvent, comparison, "clusters where no event was counted may have no series %s, and do not meet the condition: %s", n.counter, n.hint("set absent: Met"))
-	case recorded != "":
-		l.add(RuleEvent, comparison, "the series of %s begins with the first event, which rate and increase do not count: read %s", n.counter, recorded)
-	}
-}
-
-// checkExcludedEvents reports the right side of unless if it keeps clusters without events, or removes those whose
-// events are long over.
-func (l *linter) checkExcludedEvents(e parser.Expr) {
-	n := neededEvents(e)
-	comparison, _ := unwrap(e).(*parser.BinaryExpr)
-	isFilter := comparison != nil && comparison.Op.IsComparisonOperator() && !comparison.ReturnBool
-	switch {
-	case n == nil:
-	case !isFilter:
-		l.add(RuleEvent, e, "removes every cluster that ever counted an event in %s, also if there is none in this time: write unless (... > 0)", n.counter)
-	case holdsForZero(comparison):
-		l.add(RuleEvent, e, "clusters where no event was counted may have no series %s, and are not removed: %s", n.counter, n.hint("write "+l.withZero(n.at)))
-	}
+	return "clusters where no event was counted may have no series " + s.counter
 }
 
 // hint says what to write: a recorded series that counts the events from 0 on, or else what otherwise says.
-func (n *eventSeries) hint(otherwise string) string {
-	if recorded := recordedEvents[n.counter]; recorded != "" {
+func (s *rareSeries) hint(otherwise string) string {
+	if recorded := recordedEvents[s.counter]; recorded != "" {
 		return "read " + recorded
 	}
 	return otherwise
+}
+
+// checkRareNumber reports a number that a cluster lacks until its first event, or while there is nothing to count
+// although few is better.
+func (l *linter) checkRareNumber(e parser.Expr) {
+	s := neededSeries(e)
+	if s == nil || l.options.AbsentAccepted || l.options.NameLabel != "" {
+		return
+	}
+	if sign, ok := withoutParens(e).(*parser.UnaryExpr); s.counter == "" && !l.options.LessIsBetter && (!ok || sign.Op != parser.SUB) {
+		return
+	}
+	l.add(RuleEvent, s.at, "%s, and get no value: %s", s.reason(), s.hint("write "+l.withZero(s.at)))
+}
+
+// checkRareComparison reports a comparison that holds for 0, and that a cluster does not meet because it has no series.
+// isPart means that the requirement has other parts.
+func (l *linter) checkRareComparison(comparison *parser.BinaryExpr, isPart bool) {
+	s := neededSeries(comparison)
+	if s == nil {
+		return
+	}
+	switch recorded := recordedEvents[s.counter]; {
+	case isPart:
+		l.add(RuleEvent, comparison, "%s, and do not meet the requirement: %s", s.reason(), s.hint("write "+l.withZero(s.at)))
+	case !l.options.AbsentAccepted:
+		l.add(RuleEvent, comparison, "%s, and do not meet the requirement: %s", s.reason(), s.hint("set absent: Met"))
+	case recorded != "":
+		l.add(RuleEvent, comparison, "the series of %s begins with the first event, which rate and increase do not count: read %s", s.counter, recorded)
+	}
+}
+
+// checkRareExclusion reports the right side of unless if it keeps clusters without events, or removes those whose
+// events are long over.
+func (l *linter) checkRareExclusion(e parser.Expr) {
+	s := neededSeries(e)
+	comparison, _ := unwrap(e).(*parser.BinaryExpr)
+	isFilter := comparison != nil && comparison.Op.IsComparisonOperator() && !comparison.ReturnBool
+	switch {
+	case s == nil:
+	case isFilter && holdsForZero(comparison):
+		l.add(RuleEvent, e, "%s, and are not removed: %s", s.reason(), s.hint("write "+l.withZero(s.at)))
+	case !isFilter && s.counter != "":
+		l.add(RuleEvent, e, "removes every cluster that ever counted an event in %s, also if there is none in this time: write unless (... > 0)", s.counter)
+	}
 }
 
 // withZero returns an expression that is 0 for clusters without a series.
@@ -90,19 +105,23 @@ func (l *linter) withZero(e parser.Expr) string {
 // maxHint is the length of an expression above which a message does not repeat it.
 const maxHint = 100
 
-// neededEvents returns the rate or increase of a counter of events without which an expression has no series, or nil.
-func neededEvents(e parser.Expr) *eventSeries {
+// neededSeries returns the rate or increase of a counter of events, or the number of selected series, without which an
+// expression has no series; nil = none.
+func neededSeries(e parser.Expr) *rareSeries {
 	switch n := unwrap(e).(type) {
 	case *parser.AggregateExpr:
-		if inner := neededEvents(n.Expr); inner != nil {
-			return &eventSeries{inner.counter, n}
+		if inner := neededSeries(n.Expr); inner != nil {
+			return &rareSeries{inner.counter, n}
+		}
+		if n.Op == parser.COUNT && isSelection(n.Expr) {
+			return &rareSeries{"", n}
 		}
 	case *parser.SubqueryExpr:
-		return neededEvents(n.Expr)
+		return neededSeries(n.Expr)
 	case *parser.Call:
 		return neededByCall(n)
 	case *parser.BinaryExpr:
-		left, right := neededEvents(n.LHS), neededEvents(n.RHS)
+		left, right := neededSeries(n.LHS), neededSeries(n.RHS)
 		fill := n.VectorMatching != nil && n.VectorMatching.FillValues != (parser.VectorMatchFillValues{})
 		switch {
 		case n.Op == parser.LUNLESS:
@@ -117,10 +136,10 @@ func neededEvents(e parser.Expr) *eventSeries {
 	return nil
 }
 
-func neededByCall(n *parser.Call) *eventSeries {
+func neededByCall(n *parser.Call) *rareSeries {
 	if slices.Contains(rates, n.Func.Name) {
 		if counter := eventCounter(n); counter != "" {
-			return &eventSeries{counter, n}
+			return &rareSeries{counter, n}
 		}
 		return nil
 	}
@@ -128,12 +147,33 @@ func neededByCall(n *parser.Call) *eventSeries {
 		return nil
 	}
 	for _, arg := range n.Args {
-		if inner := neededEvents(arg); inner != nil {
+		if inner := neededSeries(arg); inner != nil {
 			return inner
 		}
 	}
 	return nil
 }
+
+// isSelection reports whether an expression selects some series of a metric, by a label or a comparison.
+func isSelection(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		switch n := node.(type) {
+		case *parser.VectorSelector:
+			found = found || slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool {
+				isPositive := m.Type == labels.MatchEqual && m.Value != "" || m.Type == labels.MatchRegexp && !m.Matches("")
+				return isPositive && !slices.Contains(targetLabels, m.Name)
+			})
+		case *parser.BinaryExpr:
+			found = found || n.Op.IsComparisonOperator() && !n.ReturnBool || n.Op == parser.LAND || n.Op == parser.LUNLESS
+		}
+		return nil
+	})
+	return found
+}
+
+// targetLabels are labels of what was scraped, which select no events.
+var targetLabels = []string{labels.MetricName, "job", "instance", "cluster", "service", "endpoint"}
 
 // eventCounter returns the name of the counter of events that an expression reads, or "".
 func eventCounter(e parser.Expr) (name string) {
@@ -160,3 +200,55 @@ func countsEvents(n *parser.VectorSelector) bool {
 
 // eventLabels are names of labels that say what happened.
 var eventLabels = regexp.MustCompile(`(?i)code|status|reason|severity|result|outcome|error|level`)
+
+// checkIdle reports a number that is NaN while nothing happens in a cluster: a quantile of no observations, or a mean of
+// none.
+func (l *linter) checkIdle(e parser.Expr) {
+	if at := idleExpr(e); at != nil {
+		l.add(RuleIdle, at, "is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * sum by (%s) (up)), with the value of an idle cluster", cmp.Or(l.cluster, "cluster"))
+	}
+}
+
+// idleExpr returns the part of an expression that is NaN while counters do not grow, and makes the whole NaN; or nil.
+func idleExpr(e parser.Expr) parser.Expr {
+	switch n := unwrap(e).(type) {
+	case *parser.AggregateExpr:
+		if n.Op != parser.COUNT && n.Op != parser.GROUP {
+			return idleExpr(n.Expr)
+		}
+	case *parser.Call:
+		if n.Func.Name == "histogram_quantile" && isGrowth(n.Args[1]) {
+			return n
+		}
+		for _, arg := range n.Args {
+			if isVector(arg) {
+				return idleExpr(arg)
+			}
+		}
+	case *parser.BinaryExpr:
+		switch {
+		case n.Op.IsComparisonOperator():
+			return nil
+		case n.Op == parser.DIV && isVector(n.LHS) && isGrowth(n.RHS):
+			return n
+		case n.Op == parser.LUNLESS || n.Op == parser.LAND:
+			return idleExpr(n.LHS)
+		}
+		if left := idleExpr(n.LHS); left != nil {
+			return left
+		}
+		return idleExpr(n.RHS)
+	}
+	return nil
+}
+
+// isGrowth reports whether an expression is the growth of counters, which may be 0.
+func isGrowth(e parser.Expr) bool {
+	switch n := unwrap(e).(type) {
+	case *parser.AggregateExpr:
+		return isGrowth(n.Expr)
+	case *parser.Call:
+		return slices.Contains(rates, n.Func.Name)
+	}
+	return false
+}

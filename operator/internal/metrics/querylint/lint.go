@@ -22,11 +22,11 @@ const (
 	Age
 	// Time: the Unix time of each cluster's samples in seconds.
 	Time
-	// Condition: for each cluster, 0 or no series means no.
-	Condition
-	// FleetCondition: any series with a value other than 0 means yes. The result needs no
+	// Requirement: for each cluster, 0 or no series means no.
+	Requirement
+	// FleetRequirement: any series with a value other than 0 means yes. The result needs no
 	// cluster label.
-	FleetCondition
+	FleetRequirement
 )
 
 // Options describe the query to check.
@@ -41,8 +41,10 @@ type Options struct {
 	// Required are labels that the result must have, in addition to ClusterLabel. They are for a
 	// result with several series for each cluster.
 	Required []string
-	// AbsentAccepted: a cluster without a series is expected. A condition is met there.
+	// AbsentAccepted: a cluster without a series is expected. A requirement is met there.
 	AbsentAccepted bool
+	// LessIsBetter: the smallest number is the best.
+	LessIsBetter bool
 	// AgeUnknown: nothing checks the age of the samples.
 	AgeUnknown bool
 }
@@ -74,6 +76,7 @@ const (
 	RuleOneCluster      = "one-cluster"
 	RuleEvent           = "event"
 	RuleFreshness       = "freshness"
+	RuleIdle            = "idle"
 	maxLabelsInMessages = 4
 )
 
@@ -94,23 +97,23 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 	if l.checkConstant(e) {
 		return l.findings
 	}
-	if options.Use != FleetCondition {
+	if options.Use != FleetRequirement {
 		l.checkResult(e)
 	}
 	l.checkRequired(e)
 	l.checkAgeOfSamples(e)
-	if options.Use != FleetCondition && options.Use != Condition {
+	if options.Use != FleetRequirement && options.Use != Requirement {
 		l.checkFilter(e)
 	}
 	switch options.Use { //nolint:exhaustive // the others have no rules of their own
 	case Number:
-		l.checkScoredEvents(e)
+		l.checkRareNumber(e)
 	case Age:
 		l.checkAge(e)
 	case Time:
 		l.checkTime(e)
-	case Condition, FleetCondition:
-		if options.NameLabel == "" && options.Required == nil { // results with objects or devices are no conditions
+	case Requirement, FleetRequirement:
+		if options.NameLabel == "" && options.Required == nil { // results with objects or devices are no requirements
 			l.checkComparison(e, false)
 		}
 	}
@@ -130,12 +133,15 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 			l.checkBuckets(n)
 		case *parser.BinaryExpr:
 			l.checkMatching(n)
-			if options.Use != FleetCondition {
+			if options.Use != FleetRequirement {
 				l.checkFallback(n, path)
 			}
 		}
 		return nil
 	})
+	if options.Use == Number && len(l.findings) == 0 { // the others come first
+		l.checkIdle(e)
+	}
 	slices.SortStableFunc(l.findings, func(a, b Finding) int { return cmp.Compare(a.Pos.Offset, b.Pos.Offset) })
 	return l.findings
 }

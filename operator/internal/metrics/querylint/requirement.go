@@ -9,9 +9,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 )
 
-// checkComparison reports a comparison that decides a condition in another way than it reads: one that keeps the value 0,
-// which does not meet a condition, and one of events without which there is no series. isPart means that the condition
-// has other parts.
+// checkComparison reports a comparison that decides a requirement in another way than it reads: one that keeps the value 0,
+// which does not meet a requirement, and one of events without which there is no series. isPart means that the
+// requirement has other parts.
 func (l *linter) checkComparison(e parser.Expr, isPart bool) {
 	n, ok := unwrap(e).(*parser.BinaryExpr)
 	switch {
@@ -20,12 +20,12 @@ func (l *linter) checkComparison(e parser.Expr, isPart bool) {
 	case n.Op == parser.LAND:
 		l.checkComparison(n.LHS, true)
 		if right, ok := unwrap(n.RHS).(*parser.BinaryExpr); ok && right.Op.IsComparisonOperator() && !right.ReturnBool && holdsForZero(right) {
-			l.checkConditionEvents(right, true)
+			l.checkRareComparison(right, true)
 		}
 		return
 	case n.Op == parser.LUNLESS:
 		l.checkComparison(n.LHS, true)
-		l.checkExcludedEvents(n.RHS)
+		l.checkRareExclusion(n.RHS)
 		return
 	case n.Op == parser.LOR:
 		l.checkComparison(n.LHS, true)
@@ -35,9 +35,9 @@ func (l *linter) checkComparison(e parser.Expr, isPart bool) {
 		return
 	}
 	if !n.ReturnBool {
-		l.add(RuleZero, n, "keeps the value 0, which does not meet a condition: compare with bool, as in x %s bool y", n.Op)
+		l.add(RuleZero, n, "keeps the value 0, which does not meet a requirement: compare with bool, as in x %s bool y", n.Op)
 	}
-	l.checkConditionEvents(n, isPart)
+	l.checkRareComparison(n, isPart)
 }
 
 // holdsForZero reports whether a comparison with a number holds for the value 0.
