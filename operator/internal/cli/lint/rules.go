@@ -89,7 +89,7 @@ func isDescending(n *v1alpha1.Normalize) bool {
 // checkSelector checks a selector of clusters.
 func (l *linter) checkSelector(d *document, selector *metav1.LabelSelector) {
 	if _, err := hubstate.SelectNames(nil, selector); err != nil {
-		l.add(d, "spec.clusterSelector", "%s", err)
+		l.add(d, "spec.clusterSelector", "%s: operators are In, NotIn, Exists and DoesNotExist", err)
 	}
 }
 
