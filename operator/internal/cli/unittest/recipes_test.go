@@ -38,7 +38,11 @@ func TestTestsOfRecipesPass(t *testing.T) {
 // commentedRecipe matches a file that begins with two lines of comment.
 var commentedRecipe = regexp.MustCompile(`^(# .+\n){2}apiVersion:`)
 
-func TestRecipesHaveCommentsAndTests(t *testing.T) {
+func TestRecipesHaveCommentsTestsAndRows(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/cookbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tested := map[string]bool{}
 	for _, file := range glob(t, "tests/*.yaml") {
 		content, err := os.ReadFile(file)
@@ -63,6 +67,9 @@ func TestRecipesHaveCommentsAndTests(t *testing.T) {
 		}
 		if !tested[file] {
 			t.Errorf("no file in cookbook/tests tests %s", file)
+		}
+		if !strings.Contains(string(document), "config/samples/cookbook/"+filepath.Base(file)+") |") {
+			t.Errorf("operator/docs/cookbook.md has no row for %s", file)
 		}
 	}
 }
