@@ -84,7 +84,7 @@ var (
 		"kube_pod_status_phase":                     {"namespace", "pod", "uid", "phase"},
 		"kube_pod_owner":                            {"namespace", "pod", "uid", "owner_kind", "owner_name", "owner_is_controller"},
 		"kube_node_labels": {"node", "label_nvidia_com_gpu_product", "label_amd_com_gpu_product_name", "label_cloud_google_com_gke_tpu_accelerator",
-			"label_cloud_google_com_gke_tpu_topology", "label_cloud_google_com_gke_nodepool", "label_topology_kubernetes_io_zone", "label_cloud_google_com_gce_topology_block"},
+			"label_cloud_google_com_gke_tpu_topology", "label_cloud_google_com_gke_nodepool", "label_topology_kubernetes_io_zone", "label_topology_kubernetes_io_region", "label_karpenter_sh_capacity_type", "label_cloud_google_com_gce_topology_block"},
 		"kube_daemonset_status_desired_number_scheduled": {"namespace", "daemonset"},
 		"kube_namespace_status_phase":                    {"namespace", "phase"},
 		"kube_serviceaccount_info":                       {"namespace", "serviceaccount", "uid", "automount_token"},
@@ -111,6 +111,21 @@ var (
 	}
 )
 
+// cookbookMetrics are metrics of other programs that the cookbook reads: OpenCost, vLLM, kube-state-metrics with an
+// allowlist of labels, and exporters that a platform team writes.
+var cookbookMetrics = map[string][]string{
+	"node_gpu_hourly_cost":                    {"node"},
+	"carbon_intensity_grams_per_kwh":          {"region"},
+	"dataset_cached_bytes":                    {"dataset"},
+	"egress_price_dollars_per_gb":             {"from"},
+	"maintenance_start_timestamp_seconds":     {"window"},
+	"maintenance_end_timestamp_seconds":       {"window"},
+	"kube_pod_container_info":                 {"namespace", "pod", "uid", "container", "image"},
+	"vllm:e2e_request_latency_seconds_bucket": {"le"},
+	"vllm:generation_tokens_total":            nil,
+	"vllm:num_requests_running":               nil,
+}
+
 // exportedMetrics returns the metrics of all components.
 func exportedMetrics(t *testing.T) catalog {
 	t.Helper()
@@ -125,7 +140,7 @@ func exportedMetrics(t *testing.T) catalog {
 		}
 		known.add(name, names...)
 	}
-	for _, table := range []map[string][]string{operatorMetrics, nodeMetrics, kueueMetrics} {
+	for _, table := range []map[string][]string{operatorMetrics, nodeMetrics, kueueMetrics, cookbookMetrics} {
 		for name, names := range table {
 			known.add(name, names...)
 		}

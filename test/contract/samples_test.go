@@ -29,8 +29,11 @@ func sampleDocuments(t *testing.T) map[string][]byte {
 	t.Helper()
 	dir := filepath.Join(root, "config", "samples")
 	documents := map[string][]byte{"job.yaml": []byte(readFile(t, filepath.Join(dir, "job.yaml")))}
-	for _, folder := range []string{"policies", "gates"} {
+	for _, folder := range []string{"cookbook", "gates"} {
 		for _, file := range findFiles(t, filepath.Join(dir, folder), ".yaml") {
+			if filepath.Base(filepath.Dir(file)) == "tests" {
+				continue // of kubectl plimsoll test
+			}
 			documents[folder+"/"+filepath.Base(file)] = []byte(readFile(t, file))
 		}
 	}

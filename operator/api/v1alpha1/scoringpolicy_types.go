@@ -38,8 +38,10 @@ type ScoringPolicySpec struct {
 	// +kubebuilder:default=Enforce
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
-	// Limit of the age of samples. By default, every sample in a response counts as
-	// fresh.
+	// Limit of the age of samples. Without a query, it applies to the scores that read a series
+	// of the shipped recording rules (LEVEL:plimsoll_...), by the sample time that the rules
+	// record. A query of its own applies to all scores. By default, the limit is 120 seconds
+	// without a query.
 	// +optional
 	Freshness *Freshness `json:"freshness,omitempty"`
 	// Share of the recently healthy clusters that must have fresh values, in percent.
@@ -68,16 +70,22 @@ type ScoringPolicySpec struct {
 	Publish PublishSpec `json:"publish,omitempty"`
 }
 
+// DefaultFreshnessQuery is the age of the samples of devices from which the shipped rules record their
+// series. last_over_time keeps the series of a silent cluster for an hour, so that its age grows and it
+// does not disappear.
+const DefaultFreshnessQuery = `time() - max by ($cluster_label) (last_over_time(cluster:plimsoll_sample_timestamp_seconds:min[1h]))`
+
 // Freshness limits the age of samples.
 type Freshness struct {
 	// PromQL query that returns the age of the oldest trusted sample of each cluster, in
 	// seconds. $cluster_label stands for the name of the cluster label. Compute the age from
-	// a sample value that is a timestamp, such as
-	// time() - max by (cluster) (cluster:plimsoll_sample_timestamp_seconds:min). The function
-	// timestamp() of a recorded series is always recent. At most 4096 characters. Required.
+	// a sample value that is a timestamp, or from timestamp() of a scraped series. The function
+	// timestamp() of a recorded series is always recent. At most 4096 characters. Default: the
+	// age of the sample time that the shipped rules record.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
-	Query string `json:"query"`
+	Query string `json:"query,omitempty"`
 	// Age in seconds above which the values of a cluster count as missing. A cluster of
 	// unknown age counts as too old. Default 120, from 1 to 86400.
 	// +kubebuilder:default=120

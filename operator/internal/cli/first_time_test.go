@@ -19,7 +19,20 @@ import (
 // TestFirstTimePolicies lints and previews policies as first-time users write them. The file
 // NAME.out has the exact output and the exit codes for NAME.yaml.
 func TestFirstTimePolicies(t *testing.T) {
-	const archive = "testdata/first_time.txtar"
+	testFirstTime(t, "testdata/first_time.txtar", 30, func(path, prometheus string) string {
+		return runFirstTime("lint", "-f", path) + runFirstTime("preview", "-f", path, "--prometheus", prometheus, "--clusters", "prod-a,prod-b,edge-1")
+	})
+}
+
+// TestWishes lints policies and gates as first-time users write them for what they wish: each works, or lint says what
+// to change.
+func TestWishes(t *testing.T) {
+	testFirstTime(t, "testdata/wishes.txtar", 20, func(path, _ string) string { return runFirstTime("lint", "-f", path) })
+}
+
+// testFirstTime compares what commands print about each file NAME.yaml of an archive with NAME.out.
+func testFirstTime(t *testing.T, archive string, atLeast int, commands func(path, prometheus string) string) {
+	t.Helper()
 	content, err := txtar.ParseFile(archive)
 	if err != nil {
 		t.Fatal(err)
@@ -46,15 +59,14 @@ func TestFirstTimePolicies(t *testing.T) {
 			continue
 		}
 		policies++
-		path := filepath.Join(folder, f.Name)
-		text := runFirstTime("lint", "-f", path) + runFirstTime("preview", "-f", path, "--prometheus", prometheus.URL, "--clusters", "prod-a,prod-b,edge-1")
+		text := commands(filepath.Join(folder, f.Name), prometheus.URL)
 		text = strings.NewReplacer(folder+"/", "", prometheus.URL, "http://prometheus:9090").Replace(text)
 		if diff := cmp.Diff(outputs[name+".out"], text); diff != "" && !*update {
 			t.Errorf("%s (-want +got):\n%s", f.Name, diff)
 		}
 		updated.Files = append(updated.Files, txtar.File{Name: name + ".out", Data: []byte(text)})
 	}
-	if policies < 30 {
+	if policies < atLeast {
 		t.Errorf("%d policies", policies)
 	}
 	if *update {

@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// GatedQueue is a queue for jobs that a gate of config/samples/gates decides.
+// GatedQueue is a queue for jobs that a sample gate decides.
 type GatedQueue struct {
 	GPUQueue
-	sample string // file in config/samples/gates
+	sample string // file in config/samples
 	gate   string // name of its PlacementGate
 	// setup are the objects on hub and workers that the queue needs, and their names.
 	setup       string
@@ -22,20 +22,20 @@ func (q GatedQueue) check() string { return gateCheck + "-" + q.Name }
 // The queues of the sample gates. Each has quota for all devices.
 var (
 	// NVLinkQueue is for jobs that need devices connected by NVLink.
-	NVLinkQueue = GatedQueue{sample: "nvlink.yaml", gate: "gpu-nvlink",
+	NVLinkQueue = GatedQueue{sample: "gates/nvlink.yaml", gate: "gpu-nvlink",
 		GPUQueue: GPUQueue{Name: "nvlink", Hub: 256, Worker: 256, Flavors: []string{H100.Flavor, L4.Flavor}}}
 	// PackingQueue is for jobs on replicas of time-sliced GPUs.
-	PackingQueue = GatedQueue{sample: "packing.yaml", gate: "gpu-packing",
+	PackingQueue = GatedQueue{sample: "gates/packing.yaml", gate: "gpu-packing",
 		GPUQueue: GPUQueue{Name: "packing", Hub: 256, Worker: 256, Resource: SharedGPUResource}}
 	// SharesQueue is for jobs on parts of GPUs that HAMi shares.
-	SharesQueue = GatedQueue{sample: "shares.yaml", gate: "gpu-shares",
+	SharesQueue = GatedQueue{sample: "gates/shares.yaml", gate: "gpu-shares",
 		GPUQueue: GPUQueue{Name: "shares", Hub: 256, Worker: 256, Unlimited: []corev1.ResourceName{HAMiMemory, HAMiCores}}}
 	// TopologyQueue is for jobs whose pods must start in one block.
-	TopologyQueue = GatedQueue{sample: "topology.yaml", gate: "gpu-topology",
+	TopologyQueue = GatedQueue{sample: "gates/topology.yaml", gate: "gpu-topology",
 		GPUQueue: GPUQueue{Name: "topology", Hub: 256, Worker: 256, Flavors: []string{"h100-blocks"}},
 		setup:    blocksYAML, setupByName: []string{"resourceflavor/h100-blocks", "topology/blocks"}}
 	// TPUQueue is for jobs on slices of TPUs.
-	TPUQueue = GatedQueue{sample: "tpu-slices.yaml", gate: "tpu-slices",
+	TPUQueue = GatedQueue{sample: "cookbook/tpu-slices.yaml", gate: "tpu-slices",
 		GPUQueue: GPUQueue{Name: "tpu", Hub: 256, Worker: 256, Flavors: []string{TPUv6e.Flavor}, Resource: TPUResource},
 		setup:    tpuYAML, setupByName: []string{"resourceflavor/v6e"}}
 )
@@ -67,7 +67,7 @@ func (f *Fleet) CreateGatedQueue(ctx context.Context, q GatedQueue) error {
 			return err
 		}
 	}
-	if err := f.ApplySample(ctx, "gates/"+q.sample); err != nil {
+	if err := f.ApplySample(ctx, q.sample); err != nil {
 		return err
 	}
 	if err := f.ApplyGateCheck(ctx, q.check(), q.gate); err != nil {

@@ -83,7 +83,7 @@ func TestQuotaIsAsNewAsItsTime(t *testing.T) {
 // sampleGates returns a gate with the default queries and the sample gates.
 func sampleGates(t *testing.T) map[string]v1alpha1.PlacementGateSpec {
 	t.Helper()
-	gates := map[string]v1alpha1.PlacementGateSpec{"defaults": {}}
+	gates := map[string]v1alpha1.PlacementGateSpec{"defaults": {}, "tpu-slices": sampleGate(t, "../cookbook/tpu-slices")}
 	files, err := filepath.Glob(filepath.Join(root, "config/samples/gates/*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no sample gates (%v)", err)

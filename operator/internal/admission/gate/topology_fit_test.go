@@ -44,7 +44,7 @@ func TestFitOfTopologies(t *testing.T) {
 		{"required fabric: the best one", "topology", shape.PodSet{DevicesPerPod: 4, RequiredTopology: "nvidia.com/gpu.clique"}, map[string]int{"c": 3}},
 		{"no requirement: all nodes", "topology", shape.PodSet{DevicesPerPod: 4, RequiredTopology: "cluster"}, map[string]int{"c": 5, "d": 2}},
 		{"NVLink group of each node", "nvlink", shape.PodSet{DevicesPerPod: 2}, map[string]int{"c": 4, "d": 4}},
-		{"whole TPU slices", "tpu-slices", shape.PodSet{DevicesPerPod: 4, NodeSelector: map[string]string{"cloud.google.com/gke-tpu-topology": "2x4"}}, map[string]int{"c": 2, "d": 0}},
+		{"whole TPU slices", "../cookbook/tpu-slices", shape.PodSet{DevicesPerPod: 4, NodeSelector: map[string]string{"cloud.google.com/gke-tpu-topology": "2x4"}}, map[string]int{"c": 2, "d": 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.p.Resource, tc.p.Model, tc.p.Pods = "r", "m", 1

@@ -52,6 +52,16 @@ func TestLintCorpus(t *testing.T) {
 	}
 }
 
+// The samples have no findings.
+func TestLintSamples(t *testing.T) {
+	var out bytes.Buffer
+	cmd := New(&command.App{IOStreams: genericclioptions.IOStreams{Out: &out, ErrOut: &out}})
+	cmd.SetArgs([]string{"../../../../config/samples"})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
 // takeWanted returns the findings without those that the comment in a line requires.
 func takeWanted(t *testing.T, at, source string, lineNumber int, findings []finding) []finding {
 	t.Helper()

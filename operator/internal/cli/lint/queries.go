@@ -47,7 +47,7 @@ func (l *linter) queries() []fileQuery {
 				add(object.Spec.SourceRef, "spec.throughputQuery", q, profile.Variables)
 			}
 		case *v1alpha1.ScoringPolicy:
-			if f := object.Spec.Freshness; f != nil {
+			if f := object.Spec.Freshness; f != nil && f.Query != "" {
 				add(object.Spec.SourceRef, freshnessPath, f.Query, nil)
 			}
 			for i := range object.Spec.Scores {

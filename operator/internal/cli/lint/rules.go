@@ -20,6 +20,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/metrics/querylint"
 	"plimsoll.dev/plimsoll/operator/internal/policies/profile"
 	"plimsoll.dev/plimsoll/operator/internal/policies/reclaim"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
@@ -39,38 +40,56 @@ func (l *linter) checkSource(d *document, s *v1alpha1.MetricsSource) {
 func (l *linter) checkPolicy(d *document, p *v1alpha1.ScoringPolicy) {
 	l.checkSelector(d, p.Spec.ClusterSelector)
 	label := l.labelOf(p.Spec.SourceRef.Name)
-	if f := p.Spec.Freshness; f != nil {
+	compiled, _, err := round.Compile(&p.Spec, cmp.Or(label, "cluster"))
+	if f := p.Spec.Freshness; f != nil && f.Query != "" {
 		l.checkQuery(d, freshnessPath, f.Query, nil, querylint.Options{Use: querylint.Age, ClusterLabel: label})
 	}
-	weighted := false
+	weighted, isAgeUnknown := false, err == nil && (p.Spec.Freshness == nil || p.Spec.Freshness.Query == "")
 	for i := range p.Spec.Scores {
 		s := &p.Spec.Scores[i]
 		path := fmt.Sprintf("spec.scores[%d]", i)
-		options := querylint.Options{Use: querylint.Number, ClusterLabel: label}
+		options := querylint.Options{Use: querylint.Number, ClusterLabel: label,
+			AbsentAccepted: s.Missing.Absent != "" && s.Missing.Absent != v1alpha1.AbsentUnknown,
+			LessIsBetter:   isDescending(&s.Normalize),
+			AgeUnknown:     isAgeUnknown && !round.HasSampleTime(compiled.Scores[i].Query)}
 		if s.NameFrom != nil {
 			options.NameLabel = s.NameFrom.Label
 		}
-		l.checkQuery(d, path+".query", s.Query, nil, options)
+		if rules := l.checkQuery(d, path+".query", s.Query, nil, options); slices.Contains(rules, querylint.RuleFreshness) {
+			isAgeUnknown = false // reported
+		}
 		l.checkPoints(d, path, s)
-		if problem := score.KeepProblem(&p.Spec, s); problem != "" {
+		if problem := score.KeepProblem(compiled, s); problem != "" {
 			l.add(d, path+".missing.keepLastSeconds", "%s", problem)
 		}
 		weighted = weighted || s.Weight == nil || *s.Weight > 0
 	}
-	_, err := score.Compile(&p.Spec)
 	switch {
 	case err != nil:
-		message := strings.TrimPrefix(err.Error(), "total.expression: ")
-		l.add(d, "spec.total.expression", "%s", message)
+		field, message, _ := strings.Cut(err.Error(), ": ")
+		l.add(d, "spec."+field, "%s", message)
 	case p.Spec.Total != nil && p.Spec.Total.Expression == "" && !weighted && len(p.Spec.Scores) > 0:
 		l.add(d, "spec.total", "is never published: every score has the weight 0")
 	}
 }
 
+// isDescending reports whether the smallest value gets the most points.
+func isDescending(n *v1alpha1.Normalize) bool {
+	switch {
+	case n.Linear != nil:
+		return n.Linear.From.Cmp(n.Linear.To) > 0
+	case n.Fleet != nil:
+		return n.Fleet.Descending
+	case len(n.Steps) > 0:
+		return n.Steps[0].Points > n.Steps[len(n.Steps)-1].Points
+	}
+	return false
+}
+
 // checkSelector checks a selector of clusters.
 func (l *linter) checkSelector(d *document, selector *metav1.LabelSelector) {
 	if _, err := hubstate.SelectNames(nil, selector); err != nil {
-		l.add(d, "spec.clusterSelector", "%s", err)
+		l.add(d, "spec.clusterSelector", "%s: operators are In, NotIn, Exists and DoesNotExist", err)
 	}
 }
 
@@ -90,7 +109,7 @@ func (l *linter) checkCapacityPolicy(d *document, p *v1alpha1.CapacityPolicy) {
 func (l *linter) checkReclaimPolicy(d *document, p *v1alpha1.ReclaimPolicy) {
 	for path, q := range reclaimQueries(p) {
 		// The rules for one value per cluster do not apply to a result with one per device.
-		options := querylint.Options{Use: querylint.FleetCondition, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name), Required: reclaim.DeviceLabels()}
+		options := querylint.Options{Use: querylint.FleetRequirement, ClusterLabel: l.labelOf(p.Spec.SourceRef.Name), Required: reclaim.DeviceLabels()}
 		if path == freshnessPath {
 			options.Use, options.Required = querylint.Age, nil
 		}
@@ -101,7 +120,7 @@ func (l *linter) checkReclaimPolicy(d *document, p *v1alpha1.ReclaimPolicy) {
 // reclaimQueries yields the queries that a ReclaimPolicy sets, with their paths.
 func reclaimQueries(p *v1alpha1.ReclaimPolicy) iter.Seq2[string, string] {
 	return func(yield func(path, query string) bool) {
-		if f := p.Spec.Freshness; f != nil && !yield(freshnessPath, f.Query) {
+		if f := p.Spec.Freshness; f != nil && f.Query != "" && !yield(freshnessPath, f.Query) {
 			return
 		}
 		if q := p.Spec.IdleQuery; q != "" {
@@ -123,7 +142,7 @@ const freshnessPath = "spec.freshness.query"
 // capacityQueries yields the queries of a CapacityPolicy with their paths.
 func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
 	return func(yield func(path, query string) bool) {
-		if f := p.Spec.Freshness; f != nil && !yield(freshnessPath, f.Query) {
+		if f := p.Spec.Freshness; f != nil && f.Query != "" && !yield(freshnessPath, f.Query) {
 			return
 		}
 		for i := range p.Spec.Quotas {
@@ -142,7 +161,7 @@ func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
 func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 	n := &s.Normalize
 	if n.Type == v1alpha1.NormalizeIdentity && querylint.IsRatio(s.Query) {
-		l.add(d, path+".normalize", "Identity takes the values as points, and a ratio is from 0 to 1: use Linear from \"0\" to \"1\"")
+		l.add(d, path+".normalize", "Identity takes the values as points, and a ratio is from 0 to 1: use Linear, such as from \"0\" to \"1\"")
 	}
 	if n.Linear != nil && n.Linear.From.Cmp(n.Linear.To) == 0 {
 		l.add(d, path+".normalize.linear", "from and to must differ")
@@ -159,6 +178,9 @@ func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 		if step.Points < lowest {
 			l.add(d, at+".points", "%d is outside of the range and counts as %d: set range: Full", step.Points, lowest)
 		}
+	}
+	if v := s.Missing.FixedValue; v != nil && *v < lowest && *v != score.Lowest {
+		l.add(d, path+".missing.fixedValue", "%d is outside of the range, which begins at %d: set range: Full", *v, lowest)
 	}
 	if s.Minimum != nil && s.Maximum != nil && s.Minimum.Cmp(*s.Maximum) > 0 {
 		l.add(d, path+".minimum", "is above maximum: every cluster is vetoed")
@@ -202,7 +224,7 @@ func (l *linter) checkGate(d *document, g *v1alpha1.PlacementGate) {
 			continue
 		}
 		l.checkQuery(d, path, q.Expr, q.Variables(), querylint.Options{Use: useOf(q), ClusterLabel: label, NameLabel: q.ObjectLabel,
-			AbsentMeets: q.Requirement != nil && q.Requirement.Absent == v1alpha1.AbsentMet})
+			AbsentAccepted: q.Requirement != nil && q.Requirement.Absent == v1alpha1.AbsentMet})
 	}
 }
 
@@ -227,9 +249,9 @@ func gateQueryPath(spec *v1alpha1.PlacementGateSpec, q gate.Query) (path string,
 func useOf(q gate.Query) querylint.Use {
 	switch {
 	case q.Requirement != nil && q.Requirement.Scope == v1alpha1.ScopeFleet:
-		return querylint.FleetCondition
+		return querylint.FleetRequirement
 	case q.Requirement != nil, q.Prerequisite != "":
-		return querylint.Condition
+		return querylint.Requirement
 	case q.Name == gate.QuerySampleTime, q.Name == gate.QueryQuotaTime:
 		return querylint.Time
 	}
@@ -283,8 +305,8 @@ func scoreNames(p *v1alpha1.ScoringPolicy) []string {
 	return names
 }
 
-// checkQuery checks a query. It can use $cluster_label and the variables.
-func (l *linter) checkQuery(d *document, path, text string, variables []string, options querylint.Options) {
+// checkQuery checks a query, which can use $cluster_label and the variables. It returns the rules that the query breaks.
+func (l *linter) checkQuery(d *document, path, text string, variables []string, options querylint.Options) (rules []string) {
 	expr, source := promql.ExpandClusterLabel(text, cmp.Or(options.ClusterLabel, "cluster"))
 	template, problems := promql.ParseTemplate(expr, variables)
 	for i := range problems {
@@ -292,13 +314,15 @@ func (l *linter) checkQuery(d *document, path, text string, variables []string, 
 	}
 	l.addProblems(d, path, problems)
 	if template == nil {
-		return
+		return nil
 	}
 	findings := querylint.Check(template.Expr(), expr, options)
 	for i := range findings {
 		findings[i].Pos = promql.PositionAt(text, source(findings[i].Pos.Offset))
+		rules = append(rules, findings[i].Rule)
 	}
 	l.addFindings(d, path, findings)
+	return rules
 }
 
 // addFindings adds the findings of the query at path, except those of ignored rules.

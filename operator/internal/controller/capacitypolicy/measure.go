@@ -128,7 +128,7 @@ func (m *measurer) readFreshness(ctx context.Context, freshness *v1alpha1.Freshn
 	if freshness == nil {
 		return true
 	}
-	ages, ok := m.query(ctx, "freshness.query", freshness.Query)
+	ages, ok := m.query(ctx, "freshness.query", cmp.Or(freshness.Query, v1alpha1.DefaultFreshnessQuery))
 	if !ok {
 		return false
 	}

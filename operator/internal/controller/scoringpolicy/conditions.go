@@ -51,7 +51,7 @@ func decideQueriesValid(report *round.Report) condition.Decision {
 			leftOut = append(leftOut, describeNames(q))
 		case q.Err != nil && !report.Result.Matched[q.Query]:
 			pending = append(pending, fieldOf(q))
-		case len(report.Result.Clusters) > 0 && !report.Result.Matched[q.Query]:
+		case len(report.Result.Clusters) > 0 && !report.Result.Matched[q.Query] && !q.Optional:
 			pending = append(pending, fieldOf(q)+" completely")
 		}
 	}

@@ -92,7 +92,7 @@ func (r *Reconciler) gather(ctx context.Context, policy *v1alpha1.ScoringPolicy)
 	if err != nil {
 		return nil, err
 	}
-	in.warnings = settingsWarnings(&policy.Spec, len(clusters), len(selected))
+	in.warnings = settingsWarnings(spec, len(clusters), len(selected))
 	at := r.evaluationTime(policy, r.now())
 	querier = r.shared.querier(policy.Name, policy.Spec.SourceRef.Name, round.SharedExpressions(spec), querier)
 	in.request = round.Request{

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
 )
 
@@ -25,7 +26,11 @@ func TestSamplePolicyKeepsScoresOverAFailedQuery(t *testing.T) {
 	if err := yaml.UnmarshalStrict(content, &policy); err != nil {
 		t.Fatal(err)
 	}
-	spec := policy.Spec
+	compiled, _, err := round.Compile(&policy.Spec, "cluster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := *compiled
 	if warnings := settingsWarnings(&spec, 3, 3); len(warnings) > 0 {
 		t.Errorf("warnings %q", warnings)
 	}

@@ -20,6 +20,19 @@ func Selectors(expr string) []string {
 	return slices.Compact(selectors)
 }
 
+// Metrics returns the names of the metrics that an expression reads, as far as its selectors have one. It returns nil if
+// the expression does not parse.
+func Metrics(expr string) []string {
+	var names []string
+	inspect(expr, func(node parser.Node) {
+		if n, ok := node.(*parser.VectorSelector); ok && n.Name != "" {
+			names = append(names, n.Name)
+		}
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Pinned returns the selectors and subqueries with @ start(), @ end(), step() or range(). In an
 // instant query, the first two are the evaluation time, and the others 0. In a range query over
 // history, they are not.

@@ -15,7 +15,14 @@ func (l *linter) checkConstant(e parser.Expr) bool {
 		reads = reads || ok
 		return nil
 	})
-	if !reads {
+	switch {
+	case reads:
+	case l.options.Use == FleetRequirement && readsClock(e):
+		return false // times of day
+	case l.options.Use == Requirement && readsClock(e):
+		l.add(RuleConstant, e, "reads only the time, which is the same for all clusters: set scope: Fleet")
+		return true
+	default:
 		l.add(RuleConstant, e, "reads no series: the result is the same whatever happens on the clusters")
 		return true
 	}
@@ -24,6 +31,14 @@ func (l *linter) checkConstant(e parser.Expr) bool {
 		l.add(RuleConstant, n, "both sides of %s are equal: the result is the same for every cluster", n.Op)
 	}
 	return false
+}
+
+// clocks are the functions whose result changes with the time of the evaluation.
+var clocks = []string{"time", "minute", "hour", "day_of_week", "day_of_month", "day_of_year", "days_in_month", "month", "year"}
+
+// readsClock reports whether the result of an expression depends on the time.
+func readsClock(e parser.Expr) bool {
+	return slices.ContainsFunc(clocks, func(function string) bool { return calls(e, function) })
 }
 
 // checkEqualValues reports an aggregation over values that a comparison made equal: sum by (cluster)
@@ -41,9 +56,9 @@ func (l *linter) checkEqualValues(n *parser.AggregateExpr, path []parser.Node) {
 	if !ok || !isValueUsed(path, number.Val == 0) {
 		return
 	}
-	isCondition := l.options.Use == Condition || l.options.Use == FleetCondition
+	isRequirement := l.options.Use == Requirement || l.options.Use == FleetRequirement
 	isConstant := n.Op == parser.SUM && number.Val == 0 ||
-		slices.Contains(equalAggregations, n.Op) && (number.Val == 0 || !isCondition)
+		slices.Contains(equalAggregations, n.Op) && (number.Val == 0 || !isRequirement)
 	if isConstant {
 		l.add(RuleConstant, n, "all values are %s, because == selects them: count the series, as in count by (...) (...)", number)
 	}

@@ -19,6 +19,9 @@ type labelSet struct {
 	names map[string]bool
 	// fixed labels have one value in all series, because a matcher requires it.
 	fixed map[string]bool
+	// per are labels of which each combination of values has at most one series; nil if that
+	// is not known.
+	per []string
 	// metric is the name of the metric of an open set, if there is one.
 	metric string
 	// lostAt is the innermost expression that removes the cluster label, or nil.
@@ -51,6 +54,9 @@ func (s labelSet) with(label string) labelSet {
 		s.names[label] = true
 	}
 	delete(s.fixed, label)
+	if slices.Contains(s.per, label) {
+		s.per = nil
+	}
 	return s
 }
 
@@ -58,6 +64,9 @@ func (s labelSet) with(label string) labelSet {
 func (s labelSet) without(removed []string) labelSet {
 	s = s.clone()
 	for _, label := range removed {
+		if slices.Contains(s.per, label) {
+			s.per = nil
+		}
 		if s.open {
 			s.names[label] = true
 		} else {
@@ -72,6 +81,9 @@ func (s labelSet) without(removed []string) labelSet {
 func (s labelSet) only(kept []string) labelSet {
 	result := closedSet()
 	result.lostAt = s.lostAt
+	if !slices.ContainsFunc(s.per, func(label string) bool { return !slices.Contains(kept, label) }) {
+		result.per = s.per
+	}
 	for _, label := range kept {
 		if s.may(label) {
 			result.names[label] = true
@@ -84,11 +96,18 @@ func (s labelSet) only(kept []string) labelSet {
 }
 
 // distinguishing returns the sorted labels by which the series of a closed set can differ,
-// apart from the given ones.
+// apart from the given ones. For an open set, only the labels in per are known.
 func (s labelSet) distinguishing(apartFrom ...string) []string {
+	names := slices.Collect(maps.Keys(s.names))
+	switch {
+	case s.per != nil:
+		names = slices.DeleteFunc(slices.Clone(s.per), func(label string) bool { return !s.may(label) })
+	case s.open:
+		return nil
+	}
 	var found []string
-	for label := range s.names {
-		if !s.open && !s.fixed[label] && !slices.Contains(apartFrom, label) {
+	for _, label := range names {
+		if !s.fixed[label] && !slices.Contains(apartFrom, label) {
 			found = append(found, label)
 		}
 	}
@@ -167,7 +186,7 @@ func (f flow) aggregated(n *parser.AggregateExpr) labelSet {
 	switch n.Op {
 	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
 		if k, ok := unwrap(n.Param).(*parser.NumberLiteral); ok && k.Val == 1 && n.Op != parser.LIMIT_RATIO && len(n.Grouping) > 0 && !n.Without {
-			return input.only(n.Grouping) // one series for each value
+			input.per = n.Grouping // one series for each value
 		}
 		return input
 	}

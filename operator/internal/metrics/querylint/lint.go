@@ -22,11 +22,11 @@ const (
 	Age
 	// Time: the Unix time of each cluster's samples in seconds.
 	Time
-	// Condition: for each cluster, 0 or no series means no.
-	Condition
-	// FleetCondition: any series with a value other than 0 means yes. The result needs no
+	// Requirement: for each cluster, 0 or no series means no.
+	Requirement
+	// FleetRequirement: any series with a value other than 0 means yes. The result needs no
 	// cluster label.
-	FleetCondition
+	FleetRequirement
 )
 
 // Options describe the query to check.
@@ -41,8 +41,12 @@ type Options struct {
 	// Required are labels that the result must have, in addition to ClusterLabel. They are for a
 	// result with several series for each cluster.
 	Required []string
-	// AbsentMeets: a condition without a series is met.
-	AbsentMeets bool
+	// AbsentAccepted: a cluster without a series is expected. A requirement is met there.
+	AbsentAccepted bool
+	// LessIsBetter: the smallest number is the best.
+	LessIsBetter bool
+	// AgeUnknown: nothing checks the age of the samples.
+	AgeUnknown bool
 }
 
 // Finding is a problem and the rule that it breaks.
@@ -71,6 +75,8 @@ const (
 	RuleZero            = "zero"
 	RuleOneCluster      = "one-cluster"
 	RuleEvent           = "event"
+	RuleFreshness       = "freshness"
+	RuleIdle            = "idle"
 	maxLabelsInMessages = 4
 )
 
@@ -91,21 +97,24 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 	if l.checkConstant(e) {
 		return l.findings
 	}
-	if options.Use != FleetCondition {
+	if options.Use != FleetRequirement {
 		l.checkResult(e)
 	}
 	l.checkRequired(e)
-	if options.Use != FleetCondition && options.Use != Condition {
+	l.checkAgeOfSamples(e)
+	if options.Use != FleetRequirement && options.Use != Requirement {
 		l.checkFilter(e)
 	}
 	switch options.Use { //nolint:exhaustive // the others have no rules of their own
+	case Number:
+		l.checkRareNumber(e)
 	case Age:
 		l.checkAge(e)
 	case Time:
 		l.checkTime(e)
-	case Condition, FleetCondition:
-		if options.NameLabel == "" && options.Required == nil { // results with objects or devices are no conditions
-			l.checkComparison(e)
+	case Requirement, FleetRequirement:
+		if options.NameLabel == "" && options.Required == nil { // results with objects or devices are no requirements
+			l.checkComparison(e, false)
 		}
 	}
 	parser.Inspect(e, func(node parser.Node, path []parser.Node) error {
@@ -124,12 +133,15 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 			l.checkBuckets(n)
 		case *parser.BinaryExpr:
 			l.checkMatching(n)
-			if options.Use != FleetCondition {
+			if options.Use != FleetRequirement {
 				l.checkFallback(n, path)
 			}
 		}
 		return nil
 	})
+	if options.Use == Number && len(l.findings) == 0 { // the others come first
+		l.checkIdle(e)
+	}
 	slices.SortStableFunc(l.findings, func(a, b Finding) int { return cmp.Compare(a.Pos.Offset, b.Pos.Offset) })
 	return l.findings
 }
@@ -166,7 +178,7 @@ func (l *linter) checkResult(e parser.Expr) {
 		several = "labels such as " + strings.Join(labels[:maxLabelsInMessages], ", ")
 	case len(labels) > 0:
 		several = strings.Join(labels, ", ")
-	case !result.open:
+	case !result.open, result.per != nil:
 		return
 	default:
 		several = l.severalInMetric(result)
@@ -242,6 +254,9 @@ func (l *linter) keepHint(at parser.Expr) string {
 	case *parser.BinaryExpr:
 		return fmt.Sprintf("add it to the labels that %s matches on", n.Op)
 	case *parser.Call:
+		if strings.HasPrefix(n.Func.Name, "absent") {
+			return fmt.Sprintf("%s removes it, write group by (%s) (up) unless group by (%s) (...)", n.Func.Name, l.cluster, l.cluster)
+		}
 		return fmt.Sprintf("%s removes it", n.Func.Name)
 	}
 	return l.aggregateHint()

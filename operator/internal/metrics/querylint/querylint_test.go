@@ -77,6 +77,9 @@ func TestCheckNumber(t *testing.T) {
 		{name: "negative quantile", expr: `quantile by (cluster) (-1, a)`, want: []string{"1:24 quantile:"}},
 		{name: "quantile over time", expr: `max by (cluster) (quantile_over_time(95, a[1h]))`, want: []string{"1:38 quantile:"}},
 		{name: "the largest of each cluster", expr: `topk by (cluster) (1, a)`},
+		{name: "the largest of each cluster, joined by a label that it keeps", expr: `max by (cluster) (topk by (cluster) (1, a) * on (cluster, node) group_left () sum by (cluster, node) (b))`},
+		{name: "the largest of each cluster and model", expr: `topk by (cluster, model) (1, a)`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in model"}},
+		{name: "the largest of each cluster by a new label", expr: `label_replace(topk by (cluster) (1, a), "cluster", "$1", "node", "(.*)-.*")`, want: []string{"1:1 several-series:"}},
 		{name: "the two largest of each cluster", expr: `topk by (cluster) (2, a)`, want: []string{"1:1 several-series:"}},
 		{name: "the largest of all", expr: `topk(1, sum by (cluster) (a))`, want: []string{"1:1 filter:"}},
 		{name: "metric of a server with a colon", expr: `sum by (cluster) (rate(vllm:request_success_total[5m]))`},
@@ -90,7 +93,11 @@ func TestCheckNumber(t *testing.T) {
 		{name: "the cluster label is emptied", expr: `label_replace(sum by (cluster) (a), "cluster", "", "cluster", ".*")`, want: []string{`1:1 cluster-label: the result has no label "cluster": label_replace removes it`}},
 		{name: "highest quantile", expr: `quantile by (cluster) (1, a)`},
 		{name: "buckets without le", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x_bucket[5m])))`, want: []string{"1:25 quantile: the buckets have lost the label le, and the result is empty: aggregate them by (cluster, le)"}},
-		{name: "native histogram", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x[5m])))`},
+		{name: "native histogram", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x[5m])))`, want: []string{"1:1 idle: is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * sum by (cluster) (up))"}},
+		{name: "quantile with a value for idle clusters", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x[5m]))) >= 0 or 0 * sum by (cluster) (x)`},
+		{name: "mean of what may not happen", expr: `clamp_max(sum by (cluster) (rate(x_sum[5m])) / sum by (cluster) (rate(x_count[5m])), 5)`, want: []string{"1:11 idle:"}},
+		{name: "mean of gauges", expr: `sum by (cluster) (x) / sum by (cluster) (y)`},
+		{name: "mean on the right of unless", expr: `sum by (cluster) (x) unless sum by (cluster) (rate(x_sum[5m])) / sum by (cluster) (rate(x_count[5m])) > 5`},
 		{name: "info joined", expr: `sum by (cluster) (a * on (cluster, node) group_left (model) max by (cluster, node, model) (b))`},
 		{name: "joined to the cluster", expr: `label_join(sum by (site, nr) (a), "cluster", "-", "site", "nr")`},
 		{name: "relabeled by a part", expr: `label_replace(sum by (site) (a), "cluster", "$1", "site", "(.*)-.*")`, want: []string{"1:1 several-series: may return several series for a cluster, which differ in site"}},
@@ -152,7 +159,7 @@ func TestCheckCounters(t *testing.T) {
 		{name: "difference of two counters", expr: `sum by (cluster) (a_total - b_total)`},
 		{name: "difference from a number", expr: `100 - sum by (cluster) (errors_total)`, want: []string{"1:25 raw-counter: errors_total only grows"}},
 		{name: "less a number", expr: `sum by (cluster) (errors_total) - 5`, want: []string{"1:19 raw-counter:"}},
-		{name: "condition on presence", expr: `sum by (cluster) (a and on (cluster) b_total)`},
+		{name: "presence of another", expr: `sum by (cluster) (a and on (cluster) b_total)`},
 		{name: "mean of a histogram", expr: `sum by (cluster) (a_sum) / sum by (cluster) (a_count)`},
 		{name: "unknown kind", expr: `sum by (cluster) (rate(requests[5m]))`},
 		{name: "recorded rate", expr: `cluster:requests:rate5m`},
@@ -164,11 +171,22 @@ func TestCheckCounters(t *testing.T) {
 		{name: "increase of free devices", expr: `sum by (cluster) (increase(plimsoll_node_free_devices[5m]))`, want: []string{"1:19 rate-of-gauge:"}},
 		{name: "rate of a sum", expr: `rate(cluster:requests:sum[5m])`, want: []string{"1:1 rate-of-recorded:"}},
 		{name: "rate of a recorded series in a subquery", expr: `rate(cluster:requests:sum[5m:])`, want: []string{"1:1 rate-of-recorded: cluster:requests:sum is recorded"}},
-		{name: "quantile of a native histogram", expr: `histogram_quantile(0.9, sum by (cluster) (rate(kueue_admission_wait_time_seconds[5m])))`},
+		{name: "quantile of a native histogram", expr: `histogram_quantile(0.9, sum by (cluster) (rate(kueue_admission_wait_time_seconds[5m])))`, want: []string{"1:1 idle: is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * sum by (cluster) (up))"}},
 		{name: "count of a native histogram", expr: `histogram_count(sum by (cluster) (rate(kueue_admission_wait_time_seconds[5m])))`},
 		{name: "native histogram in a subquery", expr: `max by (cluster) (histogram_avg(sum by (cluster) (increase(plimsoll_gate_admitted_seconds[5m:]))))`},
 		{name: "rate of a gauge beside a histogram", expr: `sum by (cluster) (rate(kube_pod_info[5m])) * on (cluster) histogram_count(sum by (cluster) (rate(kueue_admission_wait_time_seconds[5m])))`, want: []string{"1:19 rate-of-gauge:"}},
 		{name: "rate of a gauge in a subquery", expr: `sum by (cluster) (rate((plimsoll_node_free_devices)[5m:]))`, want: []string{"1:19 rate-of-gauge:"}},
+		{name: "events", expr: `sum by (cluster) (increase(x_errors_total[1d]))`, want: []string{
+			"1:1 event: clusters where no event was counted may have no series x_errors_total, and get no value: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up))"}},
+		{name: "share of events", expr: `1 - sum by (cluster) (rate(x_requests_total{code=~"5.."}[5m])) / sum by (cluster) (rate(x_requests_total[5m]))`, want: []string{"1:5 event:"}},
+		{name: "events filled with 0", expr: `sum by (cluster) (a) + fill(0) sum by (cluster) (increase(x_errors_total[1d]))`},
+		{name: "events with a fallback", expr: `sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up)`},
+		{name: "few of something selected, negated", expr: `-count by (cluster) (kube_pod_labels{label_team="a"})`, want: []string{
+			`1:2 event: count is never 0: clusters without such series have none, and get no value: write (count by (cluster) (kube_pod_labels{label_team="a"}) or 0 * sum by (cluster) (up))`}},
+		{name: "many of something selected", expr: `count by (cluster) (kube_pod_labels{label_team="a"})`},
+		{name: "number of all", expr: `-count by (cluster) (kube_node_info{job="kube-state-metrics"})`},
+		{name: "series that have no event", expr: `sum by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d])) > 0`},
+		{name: "events that the shipped rules record", expr: `sum by (cluster) (increase(plimsoll_xid_total[1d]))`, want: []string{"1:1 event: clusters where no event was counted may have no series plimsoll_xid_total, and get no value: read cluster_severity:plimsoll_xid_events:increase1d"}},
 		{name: "rate of a sum of counters", expr: `rate(sum by (cluster) (x_total)[5m:])`, want: []string{"1:1 rate-of-recorded: rate over a sum of counters counts the restart of one process as growth of all: write sum by (...) (rate(...))"}},
 		{name: "increase of a scaled mean of counters", expr: `increase((8 * avg by (cluster) (x_total))[1h:1m])`, want: []string{"1:1 rate-of-recorded: increase over a sum of counters"}},
 		{name: "rate of two added counters", expr: `sum by (cluster) (rate((a_total + b_total)[5m:]))`, want: []string{"1:19 rate-of-recorded:"}},
@@ -239,13 +257,27 @@ func TestCheckFreshness(t *testing.T) {
 	})
 }
 
-func TestCheckConditions(t *testing.T) {
-	runCases(t, Options{Use: Condition, ClusterLabel: "cluster"}, []checkCase{
+func TestCheckAgeOfSamples(t *testing.T) {
+	runCases(t, Options{ClusterLabel: "cluster", AgeUnknown: true}, []checkCase{
+		{name: "scraped", expr: `sum by (cluster) (a)`},
+		{name: "short range", expr: `sum by (cluster) (rate(a_total[10m]))`},
+		{name: "recorded", expr: `cluster:price:max`, want: []string{"1:1 freshness: the age of the samples behind a recorded series is not known: set freshness.query"}},
+		{name: "long range", expr: `avg by (cluster) (avg_over_time(a{b="c"}[1d]))`, want: []string{
+			`1:33 freshness: a cluster that stopped to report keeps its value for 1d: set freshness.query of the policy, such as time() - max by (cluster) (timestamp(a{b="c"}))`}},
+		{name: "subquery", expr: `max_over_time(sum by (cluster) (a)[1h:])`, want: []string{"1:15 freshness: a cluster that stopped to report keeps its value for 1h: set freshness.query of the policy, such as time() - max by (cluster) (timestamp(a))"}},
+		{name: "range that says how old a sample may be", expr: `max by (cluster) (last_over_time(a[2h]))`},
+		{name: "server with a colon", expr: `sum by (cluster) (vllm:num_requests_running)`},
+	})
+	runCases(t, Options{ClusterLabel: "cluster"}, []checkCase{{name: "the age is checked", expr: `cluster:price:max`}})
+}
+
+func TestCheckRequirements(t *testing.T) {
+	runCases(t, Options{Use: Requirement, ClusterLabel: "cluster"}, []checkCase{
 		{name: "filter", expr: `sum by (cluster) (a) > 5`},
 		{name: "equal values", expr: `max by (cluster) (a == 1)`},
 		{name: "values that say no", expr: `max by (cluster) (a == 0)`, want: []string{"1:1 constant: all values are 0"}},
 		{name: "no cluster", expr: `sum(a) > 5`, want: []string{"1:1 cluster-label:"}},
-		{name: "equal to 0", expr: `max by (cluster) (a) == 0`, want: []string{"1:1 zero: keeps the value 0, which does not meet a condition: compare with bool, as in x == bool y"}},
+		{name: "equal to 0", expr: `max by (cluster) (a) == 0`, want: []string{"1:1 zero: keeps the value 0, which does not meet a requirement: compare with bool, as in x == bool y"}},
 		{name: "below a bound", expr: `max by (cluster) (a) < 5`, want: []string{"1:1 zero:"}},
 		{name: "above a negative bound", expr: `max by (cluster) (a) >= -1`, want: []string{"1:1 zero:"}},
 		{name: "a bound on the left", expr: `0 >= max by (cluster) (a)`, want: []string{"1:1 zero:"}},
@@ -254,18 +286,65 @@ func TestCheckConditions(t *testing.T) {
 		{name: "0 in both operands", expr: `max by (cluster) (a) == 0 or max by (cluster) (b) < 5`, want: []string{"1:1 zero:", "1:30 zero:"}},
 		{name: "0 in the kept operand", expr: `max by (cluster) (a) == 0 and max by (cluster) (b) < 5`, want: []string{"1:1 zero:"}},
 		{name: "two vectors", expr: `max by (cluster) (a) == max by (cluster) (b)`},
-		{name: "events that may never have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`, want: []string{"1:1 event: clusters where no event was counted may have no series x_errors_total, and do not meet the condition: set absent: Met"}},
-		{name: "events of which a rule records 0", expr: `sum by (cluster) (increase(plimsoll_xid_total{xid="79"}[1d])) == bool 0`, want: []string{"1:1 event: clusters where no event was counted may have no series plimsoll_xid_total, and do not meet the condition: set absent: Met, or read cluster_severity:plimsoll_xid_events:increase1d"}},
+		{name: "events that may never have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`, want: []string{"1:1 event: clusters where no event was counted may have no series x_errors_total, and do not meet the requirement: set absent: Met"}},
+		{name: "events of which a rule records 0", expr: `sum by (cluster) (increase(plimsoll_xid_total{xid="79"}[1d])) == bool 0`, want: []string{"1:1 event: clusters where no event was counted may have no series plimsoll_xid_total, and do not meet the requirement: read cluster_severity:plimsoll_xid_events:increase1d"}},
 		{name: "the recorded events", expr: `cluster_severity:plimsoll_xid_events:increase1d{severity="critical"} == bool 0`},
 		{name: "events that must have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) > 3`},
+		{name: "number of something selected", expr: `count by (cluster) (node_free > 4) == bool 0`, want: []string{"1:1 event: count is never 0: clusters without such series have none, and do not meet the requirement: set absent: Met"}},
 		{name: "a counter of work", expr: `sum by (cluster) (rate(x_requests_total[5m])) < bool 3`},
+		{name: "a counter that is exported from 0 on", expr: `sum by (cluster) (increase(node_network_receive_errs_total[1d])) == bool 0`},
+		{name: "requests with an error", expr: `sum by (cluster) (increase(x_requests_total{code=~"5.."}[1d])) == bool 0`, want: []string{"1:1 event: clusters where no event was counted may have no series x_requests_total, and do not meet the requirement: set absent: Met"}},
+		{name: "requests without an error", expr: `sum by (cluster) (increase(x_requests_total{code!~"5.."}[1d])) == bool 0`},
+		{name: "events as one part of a requirement", expr: `sum by (cluster) (a) > 3 and sum by (cluster) (increase(x_errors_total[1d])) == 0`, want: []string{
+			"1:30 event: clusters where no event was counted may have no series x_errors_total, and do not meet the requirement: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up))"}},
+		{name: "events with a fallback", expr: `sum by (cluster) (a) > 3 and (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up)) == 0`},
+		{name: "unless any event", expr: `group by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d]))`, want: []string{
+			"1:31 event: removes every cluster that ever counted an event in x_errors_total, also if there is none in this time: write unless (... > 0)"}},
+		{name: "unless there were events", expr: `group by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d])) > 0`},
+		{name: "unless there were few events", expr: `group by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d])) < 5`, want: []string{
+			"1:31 event: clusters where no event was counted may have no series x_errors_total, and are not removed: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up))"}},
+		{name: "absence in one cluster", expr: `absent(a{cluster="c9"})`, want: []string{"1:8 one-cluster: reads c9 only"}},
+		{name: "absence", expr: `absent(a)`, want: []string{`1:1 cluster-label: the result has no label "cluster": absent removes it, write group by (cluster) (up) unless group by (cluster) (...)`}},
+		{name: "time of day", expr: `hour() < bool 6`, want: []string{"1:1 constant: reads only the time, which is the same for all clusters: set scope: Fleet"}},
 	})
-	runCases(t, Options{Use: Condition, ClusterLabel: "cluster", AbsentMeets: true}, []checkCase{
-		{name: "events without which the condition is met", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`},
+	runCases(t, Options{Use: Requirement, ClusterLabel: "cluster", AbsentAccepted: true}, []checkCase{
+		{name: "events without which the requirement is met", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`},
+		{name: "the first event is not counted", expr: `sum by (cluster) (increase(plimsoll_xid_total[1d])) == bool 0`, want: []string{
+			"1:1 event: the series of plimsoll_xid_total begins with the first event, which rate and increase do not count: read cluster_severity:plimsoll_xid_events:increase1d"}},
 	})
-	runCases(t, Options{Use: FleetCondition, ClusterLabel: "cluster"}, []checkCase{
+	runCases(t, Options{Use: FleetRequirement, ClusterLabel: "cluster"}, []checkCase{
 		{name: "no cluster", expr: `sum(a) > 5`},
 		{name: "constant", expr: `vector(1)`, want: []string{"1:1 constant:"}},
+		{name: "absence in one cluster", expr: `absent(freeze{cluster="hub"})`},
+		{name: "weekend", expr: `day_of_week() == 6 or day_of_week() == bool 0`},
+		{name: "first hour", expr: `hour() == 0`, want: []string{"1:1 zero:"}},
+	})
+}
+
+func TestIsRatio(t *testing.T) {
+	for query, want := range map[string]bool{
+		`sum by (cluster) (a) / sum by (cluster) (b)`:              true,
+		`1 - sum by (cluster) (a) / sum by (cluster) (b)`:          true,
+		`avg by (cluster) (device:plimsoll_utilization:ratio)`:     true,
+		`avg_over_time(cluster:plimsoll_gpu_utilization:avg[10m])`: true,
+		`100 * sum by (cluster) (a) / sum by (cluster) (b)`:        false,
+		`sum by (cluster) (device:plimsoll_utilization:ratio)`:     false,
+		`sum by (cluster) (a) / 8`:                                 false,
+		`100 - sum by (cluster) (a) / sum by (cluster) (b)`:        false,
+		`sum by (cluster) (a`:                                      false,
+	} {
+		if got := IsRatio(query); got != want {
+			t.Errorf("IsRatio(%s) = %t", query, got)
+		}
+	}
+}
+
+func TestCheckLessIsBetter(t *testing.T) {
+	runCases(t, Options{ClusterLabel: "cluster", LessIsBetter: true}, []checkCase{
+		{name: "few nodes of a kind", expr: `count by (cluster) (kube_node_labels{label_capacity="spot"})`, want: []string{"1:1 event: count is never 0"}},
+		{name: "few nodes", expr: `count by (cluster) (kube_node_info)`},
+		{name: "with a value for clusters without", expr: `count by (cluster) (kube_node_labels{label_capacity="spot"}) or 0 * sum by (cluster) (up)`},
+		{name: "share", expr: `count by (cluster) (x{a="b"}) / count by (cluster) (x)`, want: []string{"1:1 event:"}},
 	})
 }
 
@@ -289,7 +368,7 @@ func FuzzCheck(f *testing.F) {
 		if problems != nil || promql.Check(expr) != nil {
 			return
 		}
-		for _, use := range []Use{Number, Age, Time, Condition, FleetCondition} {
+		for _, use := range []Use{Number, Age, Time, Requirement, FleetRequirement} {
 			for _, found := range Check(e, expr, Options{Use: use, ClusterLabel: "cluster"}) {
 				if found.Message == "" || found.Rule == "" || found.Pos.Offset < 0 || found.Pos.Offset > len(expr) {
 					t.Fatalf("%q: %+v", expr, found)

@@ -48,8 +48,12 @@ func IdleQueryOf(spec *v1alpha1.ReclaimPolicySpec) string {
 
 // FreshnessOf returns the limit of the age of samples.
 func FreshnessOf(spec *v1alpha1.ReclaimPolicySpec) v1alpha1.Freshness {
-	if spec.Freshness == nil {
-		return v1alpha1.Freshness{Query: defaultFreshnessQuery, MaxAgeSeconds: defaultMaxAgeSeconds}
+	var f v1alpha1.Freshness
+	if spec.Freshness != nil {
+		f = *spec.Freshness
 	}
-	return v1alpha1.Freshness{Query: spec.Freshness.Query, MaxAgeSeconds: cmp.Or(spec.Freshness.MaxAgeSeconds, maxAgeSecondsOfQuery)}
+	if f.Query == "" {
+		return v1alpha1.Freshness{Query: defaultFreshnessQuery, MaxAgeSeconds: cmp.Or(f.MaxAgeSeconds, defaultMaxAgeSeconds)}
+	}
+	return v1alpha1.Freshness{Query: f.Query, MaxAgeSeconds: cmp.Or(f.MaxAgeSeconds, maxAgeSecondsOfQuery)}
 }

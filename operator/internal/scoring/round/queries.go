@@ -71,18 +71,27 @@ func namesScores(spec *v1alpha1.ScoringPolicySpec, expr string) bool {
 	return slices.ContainsFunc(spec.Scores, func(s v1alpha1.ScoreSpec) bool { return s.NameFrom != nil && s.Query == expr })
 }
 
-// Compile prepares a spec for rounds. expanded is a copy with the name of the cluster label in
-// place of $cluster_label in its queries. An error names the field that can't be evaluated.
+// Compile prepares a spec for rounds. expanded is a copy with the default freshness query, and with the
+// name of the cluster label in place of $cluster_label in its queries. An error names the field that
+// can't be evaluated.
 func Compile(spec *v1alpha1.ScoringPolicySpec, clusterLabel string) (expanded *v1alpha1.ScoringPolicySpec, policy *score.Policy, err error) {
 	expanded = spec.DeepCopy()
 	for i := range expanded.Scores {
 		s := &expanded.Scores[i]
 		s.Query, _ = promql.ExpandClusterLabel(s.Query, clusterLabel)
 	}
+	var aged []bool
+	if expanded.Freshness == nil || expanded.Freshness.Query == "" {
+		if aged, err = addDefaultAge(expanded); err != nil {
+			return expanded, nil, err
+		}
+	}
 	if f := expanded.Freshness; f != nil {
 		f.Query, _ = promql.ExpandClusterLabel(f.Query, clusterLabel)
 	}
-	policy, err = score.Compile(expanded)
+	if policy, err = score.Compile(expanded); err == nil {
+		policy.Aged = aged
+	}
 	return expanded, policy, err
 }
 

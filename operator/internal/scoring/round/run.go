@@ -9,7 +9,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
-	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // Request is the input of a round.
@@ -50,6 +49,8 @@ type QueryReport struct {
 	Collisions []string
 	// NoMatch is set if the response matches no cluster, and none did before.
 	NoMatch *NoMatch
+	// Optional means that the query may match no cluster: its result then does not count.
+	Optional bool
 }
 
 // FreshnessName stands for the name of a score in messages about the freshness query.
@@ -60,7 +61,7 @@ type Report struct {
 	Result *score.Result
 	// Scores are in the order of the spec.
 	Scores []QueryReport
-	// Freshness is nil if the policy has no freshness query.
+	// Freshness is nil if no age of samples counts.
 	Freshness *QueryReport
 	// Sent is the number of distinct queries that were sent.
 	Sent int
@@ -76,6 +77,7 @@ func Run(ctx context.Context, req Request) *Report {
 	samples := score.Samples{Clusters: names}
 	matched := matchedBefore(req)
 	scoreNames := map[string][]string{} // by the name of the score with nameFrom
+	var isAged []bool                   // scores whose samples have an age
 	for i := range req.Spec.Scores {
 		s := &req.Spec.Scores[i]
 		var queryReport QueryReport
@@ -89,16 +91,17 @@ func Run(ctx context.Context, req Request) *Report {
 			queryReport, inputs = results.read(s.Query, req.Clusters, matched)
 			samples.Scores = append(samples.Scores, inputs)
 		}
+		for len(isAged) < len(samples.Scores) {
+			isAged = append(isAged, req.Policy.Aged == nil || req.Policy.Aged[i])
+		}
 		queryReport.Name = s.Name
 		report.Scores = append(report.Scores, queryReport)
 	}
-	if f := req.Spec.Freshness; f != nil {
-		queryReport, ages := results.read(f.Query, req.Clusters, matched)
-		report.Freshness = &queryReport
-		hadValue := func(cluster int) bool { return req.Previous.HadValue(names[cluster], req.Now) }
-		samples.Age = applyFreshness(ages, samples.Scores, req.Policy.MaxAge, hadValue)
+	policy := req.Policy.Expand(scoreNames)
+	if req.Spec.Freshness != nil {
+		report.Freshness = results.judgeFreshness(&samples, policy.Names, isAged, req, matched)
 	}
-	report.Result = score.Evaluate(req.Policy.Expand(scoreNames), samples, req.Previous, req.Now)
+	report.Result = score.Evaluate(policy, samples, req.Previous, req.Now)
 	report.Result.Matched = matched
 	return report
 }
@@ -116,41 +119,3 @@ func matchedBefore(req Request) map[string]bool {
 	}
 	return matched
 }
-
-// applyFreshness returns the sample age of each cluster. It replaces the usable values of
-// a cluster by Stale if the age exceeds maxAge or is unknown, and by Failed, Invalid or
-// Unmatched if the freshness query says nothing about any cluster. An absent value is Stale
-// as well if the samples of the cluster are too old, or of unknown age although the cluster had a
-// value within a day: a freshness query reads a limited range, and finds nothing of a cluster
-// that died before.
-func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Duration, hadValue func(cluster int) bool) []time.Duration {
-	durations := make([]time.Duration, len(ages))
-	for cluster, age := range ages {
-		outcome := age.Outcome
-		switch outcome {
-		case score.OK:
-			durations[cluster] = time.Duration(max(age.Value, 0) * float64(time.Second))
-			if age.Value > maxAge.Seconds() || isFromTheFuture(age.Value) {
-				outcome = score.Stale
-			}
-		case score.Failed, score.Invalid, score.Unmatched:
-		default:
-			outcome = score.Stale
-		}
-		if outcome == score.OK {
-			continue
-		}
-		lost := age.Outcome == score.OK || outcome == score.Stale && hadValue(cluster)
-		for i := range scores {
-			if o := scores[i][cluster].Outcome; o == score.OK || o == score.Absent && lost {
-				scores[i][cluster] = score.Input{Outcome: outcome}
-			}
-		}
-	}
-	return durations
-}
-
-// isFromTheFuture reports whether an age in seconds is negative by more than clocks may differ.
-// Such samples would never become old: the clock of a node is wrong, or the query subtracts the
-// time from the timestamp.
-func isFromTheFuture(age float64) bool { return age < -timing.MaxClockSkew.Seconds() }

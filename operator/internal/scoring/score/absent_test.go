@@ -65,7 +65,7 @@ func TestValueEndsTheKeepTimeOfAbsent(t *testing.T) {
 	s.Missing = v1alpha1.Missing{Absent: "Fixed", FixedValue: ptr(int32(50))}
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{s}, Freshness: &v1alpha1.Freshness{Query: "age"}}, "c")
 	f.round(0, missing(Absent, 1))
-	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: [][]Input{v(7)}, Age: []time.Duration{100 * time.Second}}, f.last, at(30))
+	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: [][]Input{v(7)}, Age: [][]time.Duration{{100 * time.Second}}}, f.last, at(30))
 	f.round(229, missing(Failed, 1))
 	f.expect(0, "7 Kept")
 	f.round(230, missing(Failed, 1))

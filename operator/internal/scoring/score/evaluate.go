@@ -192,8 +192,8 @@ func (r *Result) decideScore(p *Policy, s int, in Samples, points []float64) {
 			continue
 		}
 		sampleTime := r.Time
-		if in.Age != nil {
-			sampleTime = sampleTime.add(-in.Age[c])
+		if in.Age != nil && in.Age[s] != nil {
+			sampleTime = sampleTime.add(-in.Age[s][c])
 		}
 		rule.decideValue(cell, input.Value, points[c], sampleTime, r.Time)
 	}

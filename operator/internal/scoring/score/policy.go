@@ -21,6 +21,9 @@ type Policy struct {
 	MinHealthy int
 	// MaxAge of samples. It is 0 if the policy has no freshness query.
 	MaxAge time.Duration
+	// Aged are the scores of the spec to which the default freshness query applies. It is nil if the
+	// policy has a query of its own, which applies to all scores, or none.
+	Aged []bool
 
 	queries     []string // of the scores
 	dynamic     []bool   // scores with nameFrom, before Expand

@@ -126,7 +126,7 @@ func TestMissingValueIsKeptThenWorst(t *testing.T) {
 
 func TestKeepTimeStartsAtTheSampleTime(t *testing.T) {
 	f := newSimulation(t, v1alpha1.ScoringPolicySpec{Scores: []v1alpha1.ScoreSpec{linear("a", "0", "10")}, Freshness: &v1alpha1.Freshness{Query: "x"}}, "c")
-	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: [][]Input{v(6)}, Age: []time.Duration{100 * time.Second}}, nil, t0)
+	f.last = Evaluate(f.policy, Samples{Clusters: f.clusters, Scores: [][]Input{v(6)}, Age: [][]time.Duration{{100 * time.Second}}}, nil, t0)
 	f.round(199, missing(Stale, 1))
 	f.expect(0, "60 Kept")
 	f.round(200, missing(Stale, 1))

@@ -82,9 +82,10 @@ func publishedNames(p *Policy, seeds []Seed) map[string][]string {
 
 // AssumeMatched returns a previous result without clusters, in which every query of the
 // policy has matched one. Evaluations of scripted or recorded series start from it: a
-// series that is missing there says something about the cluster, and not about the query.
+// series that is missing there says something about the cluster, and not about the query. The default
+// freshness query must match all the same: the source may lack its series.
 func AssumeMatched(p *Policy) *Result {
-	r := &Result{Names: p.Names, Matched: map[string]bool{p.freshness: true}}
+	r := &Result{Names: p.Names, Matched: map[string]bool{p.freshness: p.Aged == nil}}
 	for _, query := range p.queries {
 		r.Matched[query] = true
 	}

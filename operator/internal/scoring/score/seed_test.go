@@ -254,11 +254,11 @@ func TestSeedsOfClustersThatHadValues(t *testing.T) {
 			f.last = FromSeeds(f.policy, []Seed{{Cluster: "c", Stale: tc.stale, Scores: map[string]SeedScore{
 				"a": tc.a, "b": tc.b, "total": {Value: 50, SampleTime: t0},
 			}}}, at(30))
-			if got := f.last.HadValue("c", at(30)); got != tc.want {
+			if got := f.last.HadValue("c", f.last.Names, at(30)); got != tc.want {
 				t.Errorf("had a value: %t", got)
 			}
 			f.round(60, v(5), missing(Failed, 1))
-			if !f.last.HadValue("c", at(60)) {
+			if !f.last.HadValue("c", f.last.Names, at(60)) {
 				t.Error("after a value, it had none")
 			}
 		})

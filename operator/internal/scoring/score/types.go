@@ -75,9 +75,9 @@ type Samples struct {
 	Clusters []string
 	// Scores has one slice per score of the policy, each with one Input per cluster.
 	Scores [][]Input
-	// Age of the samples of each cluster. It is nil if the policy has no freshness
-	// query.
-	Age []time.Duration
+	// Age of the samples of each cluster, for each score. It is nil if no age counts, or none for
+	// a score.
+	Age [][]time.Duration
 }
 
 // Cell is one score of one cluster.
@@ -182,16 +182,21 @@ func (r *Result) addChange(at Instant) {
 	}
 }
 
-// HadValue reports whether the cluster had a usable value in any score within 24 hours before a
+// HadValue reports whether the cluster had a usable value in any of the scores within 24 hours before a
 // time, and no later response without a series that missing.absent accepts. After a restart, the
 // time from which a published score is missing counts as that of the last value if the cluster was
 // stale. A total has no value of its own: it may be the sum of accepted ones.
-func (r *Result) HadValue(cluster string, at time.Time) bool {
+func (r *Result) HadValue(cluster string, scores []string, at time.Time) bool {
 	if r == nil {
 		return false
 	}
 	i, ok := slices.BinarySearch(r.Clusters, cluster)
-	return ok && slices.ContainsFunc(r.Row(i), func(c Cell) bool {
+	return ok && slices.ContainsFunc(scores, func(name string) bool {
+		j := slices.Index(r.Names, name)
+		if j < 0 {
+			return false
+		}
+		c := &r.Row(i)[j]
 		return !c.history.seen.IsZero() && !c.history.maybeSeen && c.history.absentAt.IsZero() && At(at).sub(c.history.seen) <= healthyWindow
 	})
 }

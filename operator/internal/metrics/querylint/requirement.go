@@ -1,0 +1,121 @@
+package querylint
+
+import (
+	"regexp"
+	"slices"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+)
+
+// checkComparison reports a comparison that decides a requirement in another way than it reads: one that keeps the value 0,
+// which does not meet a requirement, and one of events without which there is no series. isPart means that the
+// requirement has other parts.
+func (l *linter) checkComparison(e parser.Expr, isPart bool) {
+	n, ok := unwrap(e).(*parser.BinaryExpr)
+	switch {
+	case !ok:
+		return
+	case n.Op == parser.LAND:
+		l.checkComparison(n.LHS, true)
+		if right, ok := unwrap(n.RHS).(*parser.BinaryExpr); ok && right.Op.IsComparisonOperator() && !right.ReturnBool && holdsForZero(right) {
+			l.checkRareComparison(right, true)
+		}
+		return
+	case n.Op == parser.LUNLESS:
+		l.checkComparison(n.LHS, true)
+		l.checkRareExclusion(n.RHS)
+		return
+	case n.Op == parser.LOR:
+		l.checkComparison(n.LHS, true)
+		l.checkComparison(n.RHS, true)
+		return
+	case !n.Op.IsComparisonOperator() || !isVector(n) || !holdsForZero(n):
+		return
+	}
+	if !n.ReturnBool {
+		l.add(RuleZero, n, "keeps the value 0, which does not meet a requirement: compare with bool, as in x %s bool y", n.Op)
+	}
+	l.checkRareComparison(n, isPart)
+}
+
+// holdsForZero reports whether a comparison with a number holds for the value 0.
+func holdsForZero(n *parser.BinaryExpr) bool {
+	left, right := 0.0, 0.0
+	switch l, r := number(n.LHS), number(n.RHS); {
+	case l != nil:
+		left = *l
+	case r != nil:
+		right = *r
+	default:
+		return false
+	}
+	switch n.Op {
+	case parser.EQLC:
+		return left == right
+	case parser.NEQ:
+		return left != right
+	case parser.LSS:
+		return left < right
+	case parser.LTE:
+		return left <= right
+	case parser.GTR:
+		return left > right
+	case parser.GTE:
+		return left >= right
+	}
+	return false
+}
+
+// number returns the value of a literal, or nil.
+func number(e parser.Expr) *float64 {
+	switch n := unwrap(e).(type) {
+	case *parser.NumberLiteral:
+		return &n.Val
+	case *parser.UnaryExpr:
+		if v := number(n.Expr); v != nil && n.Op == parser.SUB {
+			negative := -*v
+			return &negative
+		}
+	}
+	return nil
+}
+
+// IsRatio reports whether the values of a query are ratios from 0 to 1, as far as the query says: a quotient of two
+// vectors, or a metric whose name ends in ratio, which is not multiplied by a number.
+func IsRatio(query string) bool {
+	e, problems := promql.Parse(query)
+	return len(problems) == 0 && isRatio(e)
+}
+
+func isRatio(e parser.Expr) bool {
+	switch n := unwrap(e).(type) {
+	case *parser.VectorSelector:
+		return ratioName.MatchString(metricName(n))
+	case *parser.MatrixSelector:
+		return isRatio(n.VectorSelector)
+	case *parser.AggregateExpr:
+		return slices.Contains(ratioAggregations, n.Op) && isRatio(n.Expr)
+	case *parser.Call:
+		return slices.Contains(ratioFunctions, n.Func.Name) && isRatio(n.Args[0])
+	case *parser.BinaryExpr:
+		isRest := n.Op == parser.SUB && number(n.LHS) != nil && *number(n.LHS) == 1
+		return n.Op == parser.DIV && isVector(n.LHS) && isVector(n.RHS) && !isMultiple(n.LHS) || isRest && isRatio(n.RHS)
+	}
+	return false
+}
+
+// ratioName matches the names of metrics from 0 to 1.
+var ratioName = regexp.MustCompile(`[_:]ratio$|_utilization:avg$`)
+
+// ratioAggregations and ratioFunctions make ratios of ratios.
+var ratioAggregations = []parser.ItemType{parser.AVG, parser.MIN, parser.MAX, parser.QUANTILE}
+
+var ratioFunctions = []string{"avg_over_time", "min_over_time", "max_over_time", "last_over_time", "clamp_max", "clamp_min", "clamp", "abs", "label_replace"}
+
+// isMultiple reports whether an expression is a product with a number.
+func isMultiple(e parser.Expr) bool {
+	n, ok := unwrap(e).(*parser.BinaryExpr)
+	return ok && n.Op == parser.MUL && (number(n.LHS) != nil || number(n.RHS) != nil)
+}

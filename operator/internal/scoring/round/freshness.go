@@ -1,0 +1,109 @@
+package round
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"time"
+
+	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/metrics/promql"
+	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
+)
+
+// recordedSeries matches the series that the shipped rules record from the samples of devices.
+var recordedSeries = regexp.MustCompile(`^[a-z_]+:plimsoll_`)
+
+// HasSampleTime reports whether a query reads a series for which the shipped rules record the time of the
+// samples. The age of its result then counts without a freshness query of the policy.
+func HasSampleTime(query string) bool {
+	return slices.ContainsFunc(promql.Metrics(query), recordedSeries.MatchString)
+}
+
+// addDefaultAge sets the freshness query of a policy that has none, and returns the scores to which it applies; nil = none.
+func addDefaultAge(spec *v1alpha1.ScoringPolicySpec) (isAged []bool, err error) {
+	for i := range spec.Scores {
+		isAged = append(isAged, HasSampleTime(spec.Scores[i].Query))
+	}
+	switch {
+	case slices.Contains(isAged, true):
+	case spec.Freshness != nil:
+		return nil, errors.New("freshness.query: must be set, because no score reads a series of the shipped recording rules, whose sample time is known")
+	default:
+		return nil, nil
+	}
+	if spec.Freshness == nil {
+		spec.Freshness = &v1alpha1.Freshness{}
+	}
+	spec.Freshness.Query = v1alpha1.DefaultFreshnessQuery
+	return isAged, nil
+}
+
+// judgeFreshness applies the age of samples to the scores that have one, and returns the report of its
+// query. names are those of the scores. The default query does not count until it matches a cluster: the source may lack its series.
+func (results queryResults) judgeFreshness(samples *score.Samples, names []string, isAged []bool, req Request, matched map[string]bool) *QueryReport {
+	report, ages := results.read(req.Spec.Freshness.Query, req.Clusters, matched)
+	report.Optional = req.Policy.Aged != nil
+	if report.Optional && report.NoMatch != nil {
+		report.NoMatch = nil
+		report.Warnings = []string{"no cluster has the series: the age of samples does not count. Set freshness.query of the policy"}
+		return &report
+	}
+	var aged [][]score.Input
+	var agedNames []string
+	for i, inputs := range samples.Scores {
+		if isAged[i] {
+			aged, agedNames = append(aged, inputs), append(agedNames, names[i])
+		}
+	}
+	hadValue := func(cluster int) bool {
+		return req.Previous.HadValue(samples.Clusters[cluster], agedNames, req.Now)
+	}
+	durations := applyFreshness(ages, aged, req.Policy.MaxAge, hadValue)
+	samples.Age = make([][]time.Duration, len(samples.Scores))
+	for i := range samples.Age {
+		if isAged[i] {
+			samples.Age[i] = durations
+		}
+	}
+	return &report
+}
+
+// applyFreshness returns the sample age of each cluster. It replaces the usable values of
+// a cluster by Stale if the age exceeds maxAge or is unknown, and by Failed, Invalid or
+// Unmatched if the freshness query says nothing about any cluster. An absent value is Stale
+// as well if the samples of the cluster are too old, or of unknown age although the cluster had a
+// value within a day: a freshness query reads a limited range, and finds nothing of a cluster
+// that died before.
+func applyFreshness(ages []score.Input, scores [][]score.Input, maxAge time.Duration, hadValue func(cluster int) bool) []time.Duration {
+	durations := make([]time.Duration, len(ages))
+	for cluster, age := range ages {
+		outcome := age.Outcome
+		switch outcome {
+		case score.OK:
+			durations[cluster] = time.Duration(max(age.Value, 0) * float64(time.Second))
+			if age.Value > maxAge.Seconds() || isFromTheFuture(age.Value) {
+				outcome = score.Stale
+			}
+		case score.Failed, score.Invalid, score.Unmatched:
+		default:
+			outcome = score.Stale
+		}
+		if outcome == score.OK {
+			continue
+		}
+		lost := age.Outcome == score.OK || outcome == score.Stale && hadValue(cluster)
+		for _, inputs := range scores {
+			if o := inputs[cluster].Outcome; o == score.OK || o == score.Absent && lost {
+				inputs[cluster] = score.Input{Outcome: outcome}
+			}
+		}
+	}
+	return durations
+}
+
+// isFromTheFuture reports whether an age in seconds is negative by more than clocks may differ.
+// Such samples would never become old: the clock of a node is wrong, or the query subtracts the
+// time from the timestamp.
+func isFromTheFuture(age float64) bool { return age < -timing.MaxClockSkew.Seconds() }
