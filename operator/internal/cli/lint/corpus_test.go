@@ -34,10 +34,13 @@ func TestLintCorpus(t *testing.T) {
 			if err := cmd.ExecuteContext(t.Context()); err != nil && !errors.Is(err, command.ErrFindings) {
 				t.Fatal(err)
 			}
-			var findings []finding
-			if err := json.Unmarshal(out.Bytes(), &findings); err != nil {
+			var list struct {
+				Items []finding `json:"items"`
+			}
+			if err := json.Unmarshal(out.Bytes(), &list); err != nil {
 				t.Fatalf("%v: %s", err, &errOut)
 			}
+			findings := list.Items
 			content, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
