@@ -70,9 +70,13 @@ func (w *World) checkNever(r *Run, isCalm bool) {
 		r.neverSince, r.mayReturnSince = time.Time{}, time.Time{}
 		return
 	}
-	record, err := dispatch.Decode(wl.Annotations)
+	var record dispatch.Record
+	var err error
+	if !kueuestate.IsActive(wl) {
+		record, err = dispatch.Decode(wl.Annotations)
+	}
 	isWaiting := r.waitsForGate(wl) && len(wl.Status.NominatedClusterNames) == 0 && !kueuestate.KeepsRetries(wl)
-	isParked := err == nil && record.Parked != "" && !kueuestate.IsActive(wl)
+	isParked := err == nil && record.Parked != ""
 	if !isWaiting && !isParked {
 		r.neverSince, r.mayReturnSince = time.Time{}, time.Time{}
 		return
