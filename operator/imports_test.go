@@ -66,7 +66,7 @@ var wings = []row{
 		"operator/internal/admission/", "operator/internal/policies/", "operator/internal/whatif", "config/crd",
 	}},
 	{wing: "operator/embedded", may: []string{
-		"operator/api/", "operator/internal/format", "operator/internal/metrics/", "operator/internal/scoring/", "operator/internal/admission/", "config/crd",
+		"operator/api/", "operator/internal/format", "operator/internal/metrics/", "operator/internal/scoring/", "operator/internal/admission/", "operator/internal/whatif", "config/crd",
 	}},
 	{wing: "operator/cmd/", may: []string{"operator/api/", "operator/internal/controller/", "operator/internal/operator", "operator/internal/cli/"}},
 }

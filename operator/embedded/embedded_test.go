@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -93,27 +92,32 @@ func TestHubPlacesJobsByMetricsAndLedger(t *testing.T) {
 	if pods, err := h.Fit(ctx, job("first", 3), "c2"); err == nil {
 		t.Errorf("%d pods fit on c2, want an error for a cluster without metrics", pods)
 	}
-	if d := h.Decide(ctx, job("first", 8)); d.Cluster != "c1" {
-		t.Fatalf("first: %+v, want c1", d)
+	decide := func(name string) Decision {
+		t.Helper()
+		d, err := h.Decide(ctx, job(name, 8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
 	}
-	d := h.Decide(ctx, job("second", 8))
+	first := decide("first")
+	if first.Cluster != "c1" {
+		t.Fatalf("first: %+v, want c1", first)
+	}
+	d := decide("second")
 	if d.Cluster != "" || !strings.Contains(d.Message, "8 devices there promised to other workloads") {
 		t.Errorf("second: %+v, want to wait for the devices that were promised to first", d)
 	}
-	text, err := h.Explain(context.Background(), job("second", 8))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"team-a/second", "1 pod of 8 H100", "team-a/first  c1"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing from the explanation:\n%s", want, text)
+	for _, want := range []string{"team-a/job-second", "1 pod of 8 H100", "team-a/job-first  c1"} {
+		if !strings.Contains(d.Explanation, want) {
+			t.Errorf("%q is missing from the explanation:\n%s", want, d.Explanation)
 		}
 	}
-	if strings.Contains(text, "Holds") {
-		t.Errorf("a job that has just arrived holds a cluster:\n%s", text)
+	if strings.Contains(d.Explanation, "Holds") {
+		t.Errorf("a job that has just arrived holds a cluster:\n%s", d.Explanation)
 	}
-	h.Ended(job("first", 8))
-	if d := h.Decide(ctx, job("second", 8)); d.Cluster != "c1" {
+	h.Ended(first)
+	if d := decide("second"); d.Cluster != "c1" {
 		t.Errorf("second after first ended: %+v, want c1", d)
 	}
 }

@@ -7,17 +7,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
-	"plimsoll.dev/plimsoll/operator/internal/admission/querycache"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/clustermap"
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 	"plimsoll.dev/plimsoll/operator/internal/scoring/score"
+	"plimsoll.dev/plimsoll/operator/internal/whatif"
 )
 
 // clusterLabel is the label of the series with the cluster's name.
@@ -48,9 +46,13 @@ type Hub struct {
 	gate     v1alpha1.PlacementGate
 	clusters *clustermap.Mapping
 	source   Source
-	cache    *querycache.Cache
 	ledger   *ledger.Ledger
 	now      func() time.Time
+
+	asking sync.Mutex
+	// fleet has the query results since measuredAt.
+	fleet      *whatif.Fleet
+	measuredAt time.Time
 
 	mu     sync.Mutex
 	last   *score.Result
@@ -78,24 +80,18 @@ func NewHub(ctx context.Context, o HubOptions) (*Hub, error) {
 		return nil, fmt.Errorf("scoring policy: %w", err)
 	}
 	h.policy.Spec, h.compiled = *spec, compiled
-	sources := &query.Sources{}
-	sources.Set(query.SourceInfo{Name: h.gate.Spec.SourceRef.Name, ClusterLabel: clusterLabel, Match: string(v1alpha1.MatchName)}, h.source)
-	h.cache = querycache.New(sources, h.ledger, nil, h.now)
 	return h, nil
 }
 
-// Run runs a round in each period of the policy, and refreshes query results, until ctx
-// ends.
-func (h *Hub) Run(ctx context.Context) error {
+// Run runs a round in each period of the policy until ctx ends.
+func (h *Hub) Run(ctx context.Context) {
 	tick := time.NewTicker(h.period())
 	defer tick.Stop()
-	done := make(chan error, 1)
-	go func() { done <- h.cache.Start(logr.NewContext(ctx, logr.Discard())) }()
 	for {
 		h.Round(ctx)
 		select {
 		case <-ctx.Done():
-			return <-done
+			return
 		case <-tick.C:
 		}
 	}
@@ -150,14 +146,12 @@ func (h *Hub) Scores(cluster string) map[string]int32 {
 	return scores
 }
 
-// registeredGate returns the gate as the placementgate controller registers it, with all
-// clusters eligible.
-func (h *Hub) registeredGate() gatestate.Gate {
+// eligible returns all clusters with their scores.
+func (h *Hub) eligible() (clusters []gatestate.Cluster) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g := gatestate.Gate{Name: h.gate.Name, Spec: h.gate.Spec, Generation: 1}
-	for _, cluster := range h.clusters.Names() {
-		g.Clusters = append(g.Clusters, gatestate.Cluster{Name: cluster, Scores: maps.Clone(h.scores[cluster])})
+	for _, name := range h.clusters.Names() {
+		clusters = append(clusters, gatestate.Cluster{Name: name, Scores: maps.Clone(h.scores[name])})
 	}
-	return g
+	return clusters
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,9 +33,8 @@ type embeddedDemo struct {
 }
 
 type runningJob struct {
-	job     *batchv1.Job
-	pod     *corev1.Pod
-	cluster string
+	decision embedded.Decision
+	pod      *corev1.Pod
 }
 
 // newEmbeddedDemo loads the rules and the samples of the repository at root.
@@ -160,33 +158,31 @@ func (d *embeddedDemo) submitBigJobs(ctx context.Context) (string, error) {
 	if decision, err := d.place(ctx, big); err != nil || decision.Cluster != "" {
 		return "", fmt.Errorf("train-4 runs on %q, although no node has 8 free GPUs (%w)", decision.Cluster, err)
 	}
-	err := d.await(ctx, "the message of train-4 to follow the metrics", func(ctx context.Context) error {
-		if message := d.hub.Decide(ctx, big.Object()).Message; !strings.Contains(message, messageNoRoom) {
-			return fmt.Errorf("the message is %q", message)
-		}
-		return nil
-	})
-	if err != nil {
-		return "", err
-	}
-	text, err := d.hub.Explain(ctx, big.Object())
-	if err != nil {
-		return "", err
-	}
-	d.screen.printf("\n      $ kubectl plimsoll explain workload job/train-4 -n %s\n%s\n", fleet.Namespace, indent(text))
-	first := d.running["train-1"].cluster
-	d.end("train-1")
 	var decision embedded.Decision
-	err = d.await(ctx, "train-4 to start", func(ctx context.Context) error {
-		if decision = d.hub.Decide(ctx, big.Object()); decision.Cluster == "" {
-			return fmt.Errorf("it still waits: %s", decision.Message)
+	err := d.await(ctx, "the message of train-4 to follow the metrics", func(ctx context.Context) (err error) {
+		decision, err = d.hub.Decide(ctx, big.Object())
+		if err == nil && !strings.Contains(decision.Message, messageNoRoom) {
+			err = fmt.Errorf("the message is %q", decision.Message)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	if err := d.start(big, big.Object(), decision); err != nil {
+	d.screen.printf("\n      $ kubectl plimsoll explain workload job/train-4 -n %s\n%s\n", fleet.Namespace, indent(decision.Explanation))
+	first := d.running["train-1"].decision.Cluster
+	d.end("train-1")
+	err = d.await(ctx, "train-4 to start", func(ctx context.Context) (err error) {
+		decision, err = d.hub.Decide(ctx, big.Object())
+		if err == nil && decision.Cluster == "" {
+			err = fmt.Errorf("it still waits: %s", decision.Message)
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := d.start(big, decision); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("train-4 waited; train-1 on %s ended, and train-4 started on %s", first, decision.Cluster), d.awaitFree(ctx, "the metrics to show it", 20)
@@ -195,17 +191,20 @@ func (d *embeddedDemo) submitBigJobs(ctx context.Context) (string, error) {
 // place lets the gate decide about a job, and runs its pod on the chosen cluster. The explanation of a job
 // that waits has the reason.
 func (d *embeddedDemo) place(ctx context.Context, j fleet.Job) (embedded.Decision, error) {
-	job := j.Object()
-	decision := d.hub.Decide(ctx, job)
+	decision, err := d.hub.Decide(ctx, j.Object())
+	if err != nil {
+		return decision, err
+	}
 	if decision.Cluster == "" {
 		d.screen.printf("      %-14s waits\n", j.Name)
 		return decision, nil
 	}
-	return decision, d.start(j, job, decision)
+	return decision, d.start(j, decision)
 }
 
 // start runs the pod of a job on the cluster that the gate has chosen.
-func (d *embeddedDemo) start(j fleet.Job, job *batchv1.Job, decision embedded.Decision) error {
+func (d *embeddedDemo) start(j fleet.Job, decision embedded.Decision) error {
+	job := j.Object()
 	d.screen.printf("      %-14s -> %s: %s\n", j.Name, decision.Cluster, decision.Message)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: j.Name, UID: types.UID(j.Name)}, Spec: job.Spec.Template.Spec,
@@ -213,15 +212,15 @@ func (d *embeddedDemo) start(j fleet.Job, job *batchv1.Job, decision embedded.De
 	if err := d.nodes.RunPod(decision.Cluster, j.Model, pod); err != nil {
 		return err
 	}
-	d.hub.Admitted(job, decision.Cluster)
-	d.running[j.Name] = runningJob{job, pod, decision.Cluster}
+	d.hub.Admitted(decision)
+	d.running[j.Name] = runningJob{decision, pod}
 	return nil
 }
 
 func (d *embeddedDemo) end(name string) {
 	r := d.running[name]
-	d.nodes.EndPod(r.cluster, r.pod)
-	d.hub.Ended(r.job)
+	d.nodes.EndPod(r.decision.Cluster, r.pod)
+	d.hub.Ended(r.decision)
 	delete(d.running, name)
 }
 

@@ -98,7 +98,7 @@ func runEmbedded(ctx context.Context, o options, s *screen, cancel context.Cance
 	runCtx, end := context.WithCancel(ctx)
 	var g errgroup.Group
 	g.Go(func() error { return d.prometheus.Run(runCtx) })
-	g.Go(func() error { return d.hub.Run(runCtx) })
+	g.Go(func() error { d.hub.Run(runCtx); return nil })
 	err = d.runSteps(ctx)
 	end()
 	return b, errors.Join(err, g.Wait())

@@ -54,7 +54,7 @@ func TestInvalidCounterFileKeepsSelection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := collector.New(collector.Config{Node: "n", Log: log}, source, pods)
+	c := collector.New(collector.Config{Node: "n", Log: log}, pods, collector.NamedSource{Source: source})
 	o := &options{counterFile: path}
 	exported := func() string { return exportedFields(t, c) }
 	write("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n")
@@ -177,7 +177,7 @@ func TestConfigMapReplacesCounterFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := collector.NewAuto(o.collectorConfig(log), pods, sources...)
+	c := collector.New(o.collectorConfig(log), pods, sources...)
 	if err := o.selectCounters(t.Context(), c, log); err != nil {
 		t.Fatal(err)
 	}

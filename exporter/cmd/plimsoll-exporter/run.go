@@ -48,7 +48,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer stopClaims()
-	c := collector.NewAuto(config, pods, sources...)
+	c := collector.New(config, pods, sources...)
 	if err := o.selectCounters(ctx, c, log); err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func TestPrintOnceIncludesRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := printOnce(t.Context(), collector.New(collector.Config{Node: "n", Log: log}, &delayedRates{Source: source}, pods), &out); err != nil {
+	if err := printOnce(t.Context(), collector.New(collector.Config{Node: "n", Log: log}, pods, collector.NamedSource{Source: &delayedRates{Source: source}}), &out); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), `DCGM_FI_PROF_PCIE_TX_BYTES{gpu="0"`) {

@@ -23,7 +23,7 @@ func TestAutoUsesAvailableSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := collector.NewAuto(o.collectorConfig(slog.New(slog.DiscardHandler)), pods, sources...)
+	c := collector.New(o.collectorConfig(slog.New(slog.DiscardHandler)), pods, sources...)
 	var out bytes.Buffer
 	if err := errors.Join(c.Collect(t.Context()), c.Healthy(), c.WriteText(&out)); err != nil {
 		t.Fatal(err)

@@ -114,7 +114,7 @@ func newNodeCollector(b *testing.B, r *rack, pods int) (*Collector, http.Handler
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = holders.Close() })
-	c := New(Config{Node: "gpu-node-17.example.com", Interval: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler), Own: selfMetrics()}, r, holders)
+	c := New(Config{Node: "gpu-node-17.example.com", Interval: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler), Own: selfMetrics()}, holders, NamedSource{Source: r})
 	if err := c.Collect(b.Context()); err != nil {
 		b.Fatal(err)
 	}

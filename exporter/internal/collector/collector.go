@@ -94,14 +94,9 @@ type Collector struct {
 	loggedDuplicates []string
 }
 
-// New returns a Collector of one source. Call Run, or call Collect for each collection.
-func New(cfg Config, source device.Source, pods *podmap.Poller) *Collector {
-	return NewAuto(cfg, pods, NamedSource{"", source})
-}
-
-// NewAuto returns a Collector of several sources. A collection succeeds if at least one
-// source succeeds, and each collection tries every source again.
-func NewAuto(cfg Config, pods *podmap.Poller, sources ...NamedSource) *Collector {
+// New returns a Collector. Call Run, or call Collect for each collection. A collection succeeds if at least one source
+// succeeds, and each collection tries every source again.
+func New(cfg Config, pods *podmap.Poller, sources ...NamedSource) *Collector {
 	cfg.Deadline = cmp.Or(cfg.Deadline, time.Second)
 	cfg.XIDWindow = cmp.Or(cfg.XIDWindow, 5*time.Minute)
 	cfg.ClockEventsWindow = cmp.Or(cfg.ClockEventsWindow, 5*time.Minute)

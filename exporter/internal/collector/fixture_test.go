@@ -248,7 +248,7 @@ func setup(t testing.TB) *fixture {
 		}
 	})
 	f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: longDeadline,
-		Log: slog.New(slog.DiscardHandler)}, f.source, pods)
+		Log: slog.New(slog.DiscardHandler)}, pods, NamedSource{Source: f.source})
 	return f
 }
 

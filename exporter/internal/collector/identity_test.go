@@ -228,7 +228,7 @@ func (k knownID) checkNode(t *testing.T) string {
 	if k.Driver != "" {
 		pods.ExpectClaims()
 	}
-	f.Collector = New(Config{Node: "node-1", Interval: time.Second, Log: slog.New(slog.DiscardHandler)}, source, pods)
+	f.Collector = New(Config{Node: "node-1", Interval: time.Second, Log: slog.New(slog.DiscardHandler)}, pods, NamedSource{Source: source})
 	families, text := f.collect(t)
 	sums := map[string]float64{}
 	for _, m := range families["plimsoll_node_devices"].GetMetric() {

@@ -111,7 +111,7 @@ func runWithFakeTime(t *testing.T, s *slowSource, test func(t *testing.T, f *fix
 			t.Fatal(err)
 		}
 		f := &fixture{}
-		f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: time.Second, Log: slog.New(slog.DiscardHandler)}, s, pods)
+		f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: time.Second, Log: slog.New(slog.DiscardHandler)}, pods, NamedSource{Source: s})
 		test(t, f)
 		time.Sleep(time.Minute) // blocked calls return
 	})

@@ -120,7 +120,7 @@ func TestFailedListingEndsMeasurements(t *testing.T) {
 func setupTwoVendors(t *testing.T, one, two device.Source) *fixture {
 	t.Helper()
 	f := setup(t)
-	f.Collector = NewAuto(Config{Node: "node-1", Interval: time.Second, Deadline: longDeadline, Log: slog.New(slog.DiscardHandler)},
+	f.Collector = New(Config{Node: "node-1", Interval: time.Second, Deadline: longDeadline, Log: slog.New(slog.DiscardHandler)},
 		f.pods, NamedSource{"one", one}, NamedSource{"two", two})
 	return f
 }
@@ -223,7 +223,7 @@ func TestNextPauseBacksOffForUnavailableSource(t *testing.T) {
 // The kubelet is queried once in a collection, also for several vendors.
 func TestKubeletIsQueriedOncePerNode(t *testing.T) {
 	f := setup(t)
-	c := NewAuto(f.cfg, f.pods, NamedSource{"a", &singleSource{uuid: uuid(20)}}, NamedSource{"b", &singleSource{uuid: uuid(21)}}, NamedSource{"c", &singleSource{uuid: uuid(22)}})
+	c := New(f.cfg, f.pods, NamedSource{"a", &singleSource{uuid: uuid(20)}}, NamedSource{"b", &singleSource{uuid: uuid(21)}}, NamedSource{"c", &singleSource{uuid: uuid(22)}})
 	for range 3 {
 		if err := c.Collect(t.Context()); err != nil {
 			t.Fatal(err)
@@ -261,7 +261,7 @@ func TestKubeletIsQueriedOncePerNode(t *testing.T) {
 func TestRunEndsIfSourceNeedsRestart(t *testing.T) {
 	f := setup(t)
 	broken := &singleSource{uuid: uuid(20), err: fmt.Errorf("another driver: %w", device.ErrRestart)}
-	c := NewAuto(f.cfg, f.pods, NamedSource{"a", broken}, NamedSource{"b", &singleSource{uuid: uuid(21)}})
+	c := New(f.cfg, f.pods, NamedSource{"a", broken}, NamedSource{"b", &singleSource{uuid: uuid(21)}})
 	if err := c.Run(t.Context()); !errors.Is(err, device.ErrRestart) || !strings.HasPrefix(err.Error(), "a: another driver") {
 		t.Errorf("Run returns %v", err)
 	}

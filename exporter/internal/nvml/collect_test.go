@@ -39,7 +39,7 @@ func newCollector(t *testing.T, s *Source, deadline time.Duration) *collector.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	return collector.New(collector.Config{Node: "n", Interval: time.Second, Deadline: deadline, Log: slog.New(slog.DiscardHandler)}, s, pods)
+	return collector.New(collector.Config{Node: "n", Interval: time.Second, Deadline: deadline, Log: slog.New(slog.DiscardHandler)}, pods, collector.NamedSource{Source: s})
 }
 
 func (e *exporter) tick(t *testing.T) {

@@ -75,7 +75,7 @@ func startScenario(t *testing.T, scenario string, adjust ...func(*collector.Conf
 	for _, a := range adjust {
 		a(&config)
 	}
-	n.Collector = collector.New(config, n.source, pods)
+	n.Collector = collector.New(config, pods, collector.NamedSource{Source: n.source})
 	return n
 }
 

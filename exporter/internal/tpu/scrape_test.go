@@ -44,7 +44,7 @@ func newNode(t *testing.T) *node {
 	t.Cleanup(func() { _ = pods.Close() })
 	quiet := slog.New(slog.DiscardHandler)
 	s := New(Options{Sysfs: n.sysfs, Procfs: filepath.Join(n.root, "proc"), Dev: filepath.Join(n.root, "dev"), Ports: "1", IsAllocated: pods.IsAllocated, Topology: "2x2", Log: quiet})
-	n.collector = collector.NewAuto(collector.Config{Node: "n", Interval: time.Second, Log: quiet}, pods, collector.NamedSource{Name: "tpu", Source: s})
+	n.collector = collector.New(collector.Config{Node: "n", Interval: time.Second, Log: quiet}, pods, collector.NamedSource{Name: "tpu", Source: s})
 	n.server = httptest.NewServer(n.collector.Handler())
 	t.Cleanup(n.server.Close)
 	t.Cleanup(n.server.Client().CloseIdleConnections)

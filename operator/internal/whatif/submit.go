@@ -273,7 +273,7 @@ func (f *Fleet) checksOf(ctx context.Context, queue *kueue.ClusterQueue, admissi
 	if !hasOwn {
 		states[ownCheck] = kueue.CheckStatePending
 	}
-	if own := f.gate.Spec.MultiKueue; !hasOwn && own != nil || multiKueue == "" && queue == nil && f.gate.Spec.PodSetUpdates == nil {
+	if own := f.gate.Spec.MultiKueue; !f.isLocal && (!hasOwn && own != nil || multiKueue == "" && queue == nil && f.gate.Spec.PodSetUpdates == nil) {
 		delete(states, multiKueue)
 		states[multiKueueCheck] = kueue.CheckStatePending
 		if multiKueue != "" && own.ConfigName != workers {

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -44,16 +45,21 @@ type Question struct {
 	// Hub are the objects of Kueue, PriorityClasses and the ManagedClusters of the hub; empty = there is no hub: quota is not limited, and
 	// each cluster is connected to MultiKueue.
 	Hub []client.Object
-	Now func() time.Time
+	// Local: MultiKueue copies no job, so that no worker's quota limits it.
+	Local bool
+	// Ledger has the devices of jobs that were sent before; nil = there are none.
+	Ledger *ledger.Ledger
+	Now    func() time.Time
 }
 
 // Fleet is a copy of a hub, at which jobs are asked about one after the other.
 type Fleet struct {
-	gate   *v1alpha1.PlacementGate
-	hub    client.Client
-	ledger *ledger.Ledger
-	gates  *gatestate.Registry
-	opts   workload.Options
+	gate    *v1alpha1.PlacementGate
+	isLocal bool
+	hub     client.Client
+	ledger  *ledger.Ledger
+	gates   *gatestate.Registry
+	opts    workload.Options
 	// explainer is the operator's own controller.
 	explainer *workload.Reconciler
 	names     []string
@@ -113,7 +119,7 @@ func New(ctx context.Context, q Question) (*Fleet, error) {
 			hub.WithObjects(object)
 		}
 	}
-	f := &Fleet{gate: q.Gate, hub: hub.Build(), ledger: ledger.New(ledgerSettle, ledgerTTL), gates: gatestate.New(), hasHub: len(q.Hub) > 0, answers: map[client.ObjectKey]*Answer{}}
+	f := &Fleet{gate: q.Gate, isLocal: q.Local, hub: hub.Build(), ledger: cmp.Or(q.Ledger, ledger.New(ledgerSettle, ledgerTTL)), gates: gatestate.New(), hasHub: len(q.Hub) > 0, answers: map[client.ObjectKey]*Answer{}}
 	var clusters []gatestate.Cluster
 	for _, c := range q.Clusters {
 		if !slices.Contains(f.names, c.Name) {

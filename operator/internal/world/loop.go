@@ -1,8 +1,6 @@
 package world
 
 import (
-	"cmp"
-	"hash/fnv"
 	"sync"
 	"time"
 )
@@ -26,16 +24,19 @@ func NewLoop(now func() time.Time) *Loop {
 }
 
 type event struct {
-	at    time.Time
-	order uint64
-	do    func()
+	at time.Time
+	// nanoseconds are those of at, and order is the number of events scheduled before.
+	nanoseconds int64
+	order       uint64
+	do          func()
 }
 
 // eventHeap has the earliest event first.
 type eventHeap []event
 
 func (h eventHeap) isBefore(i, j int) bool {
-	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].order, h[j].order)) < 0
+	a, b := &h[i], &h[j]
+	return a.nanoseconds < b.nanoseconds || a.nanoseconds == b.nanoseconds && a.order < b.order
 }
 
 func (h *eventHeap) push(e event) {
@@ -81,7 +82,7 @@ func (l *Loop) After(delay time.Duration, do func()) {
 	defer l.mu.Unlock()
 	l.count++
 	isFirst := len(l.events) == 0 || at.Before(l.events[0].at)
-	l.events.push(event{at, l.count, do})
+	l.events.push(event{at, at.UnixNano(), l.count, do})
 	if isFirst {
 		select {
 		case l.wake <- struct{}{}:
@@ -128,9 +129,10 @@ func newDice(seed uint64) *dice { return &dice{seed: seed, drawn: map[uint64]uin
 
 // fraction is the subject's next number from 0 to 1, without 1.
 func (d *dice) fraction(subject string) float64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(subject))
-	hash := h.Sum64()
+	hash := uint64(0xcbf29ce484222325) // FNV-1a
+	for i := range len(subject) {
+		hash = (hash ^ uint64(subject[i])) * 0x100000001b3
+	}
 	d.mu.Lock()
 	d.drawn[hash]++
 	n := uint64(d.drawn[hash])

@@ -94,8 +94,11 @@ func (w *World) checkNever(r *Run, isCalm bool) {
 
 // parkedRecord is the record of a parked job.
 func parkedRecord(wl *kueue.Workload) (record dispatch.Record, isParked bool) {
+	if kueuestate.IsActive(wl) {
+		return record, false
+	}
 	record, err := dispatch.Decode(wl.Annotations)
-	return record, err == nil && record.Parked != "" && !kueuestate.IsActive(wl)
+	return record, err == nil && record.Parked != ""
 }
 
 // keepsQuota reports whether nothing but the gate keeps the job waiting with quota, or component 0 of its set, or whether

@@ -21,16 +21,13 @@ type Lag struct {
 
 // Observe records an admission of a workload that was nominated and admitted at these times.
 func (l *Lag) Observe(nominated, admitted time.Time) {
-	l.admissions.add(nominated, admitted)
+	l.admissions.add(nominated, admitted, isShorter)
 }
 
 // At returns the estimate: the shortest time from nomination to admission within the last
 // minute, or 0 if no cluster has admitted a workload in that time.
 func (l *Lag) At(now time.Time) time.Duration {
-	if took := l.admissions.at(now); len(took) > 0 {
-		return slices.Min(took)
-	}
-	return 0
+	return l.admissions.first(now, isShorter)
 }
 
 // EvictionLag estimates how long MultiKueue takes to complete an eviction. When many workloads are
@@ -45,19 +42,21 @@ type EvictionLag struct {
 // Observe records an eviction that began and was complete at these times. Evictions that wait for
 // something else than MultiKueue do not count.
 func (l *EvictionLag) Observe(began, complete time.Time) {
-	l.evictions.add(began, complete)
+	l.evictions.add(began, complete, isLonger)
 }
 
 // At returns the estimate: the longest eviction that was complete within the last minute, or 0 if
 // there is none.
 func (l *EvictionLag) At(now time.Time) time.Duration {
-	if took := l.evictions.at(now); len(took) > 0 {
-		return slices.Max(took)
-	}
-	return 0
+	return l.evictions.first(now, isLonger)
 }
 
-// recentTimes are how long events took that ended within the last minute.
+func isShorter(a, b time.Duration) bool { return a < b }
+
+func isLonger(a, b time.Duration) bool { return a > b }
+
+// recentTimes are how long events took that ended within the last minute. Each workload asks for the first of them in an
+// order, so that only those are kept that come before all later ones: a few of hundreds.
 type recentTimes struct {
 	mu     sync.Mutex
 	events []timedEvent
@@ -68,24 +67,28 @@ type timedEvent struct {
 	took time.Duration
 }
 
-func (r *recentTimes) add(began, end time.Time) {
+func (r *recentTimes) add(began, end time.Time, isBefore func(a, b time.Duration) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expire(end)
-	r.events = append(r.events, timedEvent{end: end, took: max(0, end.Sub(began))})
+	added := timedEvent{end: end, took: max(0, end.Sub(began))}
+	if slices.ContainsFunc(r.events, func(e timedEvent) bool { return e.end.After(end) && !isBefore(added.took, e.took) }) {
+		return
+	}
+	r.events = slices.DeleteFunc(r.events, func(e timedEvent) bool {
+		return end.Sub(e.end) > lagWindow || !e.end.After(end) && !isBefore(e.took, added.took)
+	})
+	r.events = append(r.events, added)
 }
 
-func (r *recentTimes) at(now time.Time) []time.Duration {
+// first is the first time in the order; 0 = no event ended within the last minute.
+func (r *recentTimes) first(now time.Time, isBefore func(a, b time.Duration) bool) (took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expire(now)
-	took := make([]time.Duration, 0, len(r.events))
+	isFound := false
 	for _, e := range r.events {
-		took = append(took, e.took)
+		if now.Sub(e.end) <= lagWindow && (!isFound || isBefore(e.took, took)) {
+			took, isFound = e.took, true
+		}
 	}
 	return took
-}
-
-func (r *recentTimes) expire(now time.Time) {
-	r.events = slices.DeleteFunc(r.events, func(e timedEvent) bool { return now.Sub(e.end) > lagWindow })
 }

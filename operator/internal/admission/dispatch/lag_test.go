@@ -19,6 +19,9 @@ func TestLag(t *testing.T) {
 		{"every admission is slow", []observed{{0, 200}, {5, 203}, {9, 205}}, 210, 196 * time.Second},
 		{"the backlog is gone", []observed{{0, 200}, {208, 209}}, 210, time.Second},
 		{"an old admission says nothing", []observed{{0, 200}}, 261, 0},
+		{"a slower admission after the fastest", []observed{{199, 200}, {225, 230}}, 255, time.Second},
+		{"a slower admission when the fastest is old", []observed{{199, 200}, {225, 230}}, 261, 5 * time.Second},
+		{"an admission that is seen late", []observed{{225, 230}, {199, 200}}, 261, 5 * time.Second},
 		{"clocks differ", []observed{{5, 4}}, 10, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -44,6 +47,7 @@ func TestEvictionLag(t *testing.T) {
 		{"no eviction", nil, 0, 0},
 		{"the slowest", []observed{{0, 1}, {0, 40}, {39, 41}}, 42, 40 * time.Second},
 		{"all began at once", []observed{{0, 1}, {0, 2}, {0, 3}, {0, 30}}, 30, 30 * time.Second},
+		{"a faster eviction when the slowest is old", []observed{{0, 40}, {60, 62}}, 100, 40 * time.Second},
 		{"an old eviction says nothing", []observed{{0, 40}, {60, 62}}, 101, 2 * time.Second},
 		{"clocks differ", []observed{{5, 4}}, 10, 0},
 	} {

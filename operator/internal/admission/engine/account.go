@@ -37,7 +37,7 @@ func (e *Engine) Account(s *lifecycle.Situation) *Outcome {
 	if len(s.Checks.Own) > 0 && s.Check().State == kueue.CheckStateReady && s.MayNominate() && kueuestate.AcceptsCheckUpdate(s.Workload) {
 		s = s.WithHistory(s.History.WithNominations(s.Workload.Status.NominatedClusterNames))
 	}
-	if _, waits := s.WaitsForPods(); !waits {
+	if _, waits := s.WaitsForPods(); !waits && s.History.PodsLate != nil {
 		s = s.WithHistory(s.History.WithPodsLate(nil))
 	}
 	out := &Outcome{Situation: s}
@@ -154,11 +154,12 @@ func (e *Engine) accountAdmission(s *lifecycle.Situation, cluster string) (*life
 		known = s.History.Running.DebitedAt // the check of MultiKueue says nothing of it while the workload is taken away
 	}
 	entry := s.AdmittedEntry(cluster, s.Checks.AdmittedAt(s.Workload, known))
-	s = s.WithHistory(s.History.WithRunning(entry))
 	since, isReady := kueuestate.PodsReadySince(s.Workload, entry.DebitedAt)
+	h := s.History.WithRunning(entry)
 	if isReady {
-		s = s.WithHistory(s.History.WithStart(since))
+		h = h.WithStart(since)
 	}
+	s = s.WithHistory(h)
 	e.Ledger.PutRunning(s.RunningOn(entry))
 	if isNews {
 		at := lifecycle.LatestPossible(entry.DebitedAt, s.Now)

@@ -48,41 +48,41 @@ type Entry struct {
 }
 
 // isCurrent reports whether the entry reserves devices for the workload's current attempt. The zero Entry does not.
-func (e Entry) isCurrent() bool { return e.UID != "" && e.EndedAt.IsZero() && !e.QuotaOnly }
+func (e *Entry) isCurrent() bool { return e.UID != "" && e.EndedAt.IsZero() && !e.QuotaOnly }
 
 // reserves reports what of the entry samples of these times do not show yet. A time of quota does not speak for
 // decisions that have none.
-func (e Entry) reserves(at SampleTimes, settle time.Duration) (devices, quota bool) {
+func (e *Entry) reserves(at SampleTimes, settle time.Duration) (devices, quota bool) {
 	isQuotaMeasured := e.isQuotaMeasured(at, settle) && e.isQuotaMeasured(SampleTimes{Devices: at.Devices}, settle)
 	return !e.QuotaOnly && !e.isMeasured(at.Devices, settle), !isQuotaMeasured
 }
 
 // Devices returns the number of devices that the entry reserves.
-func (e Entry) Devices() int64 {
+func (e *Entry) Devices() int64 {
 	var n int64
-	for _, p := range e.PodSets {
-		n += p.Devices()
+	for i := range e.PodSets {
+		n += e.PodSets[i].Devices()
 	}
 	return n
 }
 
 // Pods returns the number of pods that the entry reserves devices for.
-func (e Entry) Pods() int64 {
+func (e *Entry) Pods() int64 {
 	var n int64
-	for _, p := range e.PodSets {
-		n += p.Pods
+	for i := range e.PodSets {
+		n += e.PodSets[i].Pods
 	}
 	return n
 }
 
 // isDecidedBy reports whether the entry rests on the decision of another workload. An empty uid
 // decides nothing.
-func (e Entry) isDecidedBy(uid string) bool { return uid != "" && e.DecidedBy == uid }
+func (e *Entry) isDecidedBy(uid string) bool { return uid != "" && e.DecidedBy == uid }
 
 // isMeasured reports whether a sample taken at sampledAt already includes the entry's
 // effect: either the pods hold their devices, or an ended workload has returned them.
 // Subtracting such an entry again would count its devices twice.
-func (e Entry) isMeasured(sampledAt time.Time, settle time.Duration) bool {
+func (e *Entry) isMeasured(sampledAt time.Time, settle time.Duration) bool {
 	isAfter := func(event time.Time, delay time.Duration) bool {
 		return !event.IsZero() && sampledAt.After(event.Add(delay))
 	}
@@ -103,7 +103,7 @@ func (e Entry) isMeasured(sampledAt time.Time, settle time.Duration) bool {
 // isQuotaMeasured reports whether samples of these times already include the entry's quota. Kueue on the
 // worker reserves it at the admission, whether the pods start or not. Pods that are ready prove nothing:
 // the samples of Kueue may be older than those of the devices.
-func (e Entry) isQuotaMeasured(at SampleTimes, settle time.Duration) bool {
+func (e *Entry) isQuotaMeasured(at SampleTimes, settle time.Duration) bool {
 	sampledAt, delay := at.Quota, settle
 	if sampledAt.IsZero() {
 		sampledAt, delay = at.Devices, settle*timing.AdmissionSettlePeriods
@@ -112,16 +112,16 @@ func (e Entry) isQuotaMeasured(at SampleTimes, settle time.Duration) bool {
 		!e.EndedAt.IsZero() && at.Devices.After(e.EndedAt.Add(settle))
 }
 
-// unmeasured returns the part of the entry that a sample taken at sampledAt does not include.
-// It returns true if the sample includes all of it.
-func (e Entry) unmeasured(sampledAt time.Time, settle time.Duration) (Entry, bool) {
+// unmeasured returns the pods of the entry that a sample taken at sampledAt does not include. It returns true if the
+// sample includes all of them.
+func (e *Entry) unmeasured(sampledAt time.Time, settle time.Duration) ([]shape.PodSet, bool) {
 	switch {
 	case e.isMeasured(sampledAt, settle):
-		return Entry{}, true
+		return nil, true
 	case e.HeldPods > 0 && sampledAt.After(e.HeldAt):
-		return e.withoutHeld(), false
+		return e.podsWithoutDevices(), false
 	}
-	return e, false
+	return e.PodSets, false
 }
 
 // Credit records the devices that a finished workload returned. Credits improve a
@@ -144,20 +144,41 @@ type Credit struct {
 // Pods that cannot use the devices of p displace none. For pods that share devices, see
 // sharesTaken.
 func SlotsTaken(others []shape.PodSet, p shape.PodSet, spare int64) int64 {
+	t := takenSlots{pod: &p}
+	t.add(others)
+	return t.count(spare)
+}
+
+// takenSlots sums up what SlotsTaken returns.
+type takenSlots struct {
+	pod *shape.PodSet
+	// slots are those that pods displace which share devices, or which are not smaller. small are the devices of smaller
+	// pods.
+	slots, small int64
+}
+
+func (t *takenSlots) add(others []shape.PodSet) {
+	p := t.pod
 	if p.Share != nil {
-		return sharesTaken(others, p)
+		t.slots = min(t.slots+sharesTaken(others, *p), math.MaxInt32)
+		return
 	}
-	var slots, small int64
-	for _, other := range others {
-		switch {
-		case !MayShareDevices(other, p):
+	for i := range others {
+		switch other := &others[i]; {
+		case !mayShareDevices(other, p):
 		case other.DevicesPerPod >= p.DevicesPerPod:
-			slots += other.Pods * ceilDiv(other.DevicesPerPod, p.DevicesPerPod)
+			t.slots += other.Pods * ceilDiv(other.DevicesPerPod, p.DevicesPerPod)
 		default:
-			small += other.Devices()
+			t.small += other.Devices()
 		}
 	}
-	return slots + ceilDiv(max(small-spare, 0), p.DevicesPerPod)
+}
+
+func (t *takenSlots) count(spare int64) int64 {
+	if t.pod.Share != nil {
+		return t.slots
+	}
+	return t.slots + ceilDiv(max(t.small-spare, 0), t.pod.DevicesPerPod)
 }
 
 // sharesTaken returns how many pods of shape p the pods of others displace at most, wherever the
@@ -204,8 +225,8 @@ func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 // SharedDevices returns the number of devices in sets that p might use as well.
 func SharedDevices(sets []shape.PodSet, p shape.PodSet) int64 {
 	var n int64
-	for _, other := range sets {
-		if MayShareDevices(other, p) {
+	for i := range sets {
+		if other := &sets[i]; mayShareDevices(other, &p) {
 			n += other.Devices()
 		}
 	}
@@ -214,8 +235,8 @@ func SharedDevices(sets []shape.PodSet, p shape.PodSet) int64 {
 
 // Requests returns the CPU and memory of the pods in sets that may start on nodes of pods of shape p.
 func Requests(sets []shape.PodSet, p shape.PodSet) (sum shape.Requests) {
-	for _, other := range sets {
-		if MayShareDevices(other, p) {
+	for i := range sets {
+		if other := &sets[i]; mayShareDevices(other, &p) {
 			sum = sum.Plus(other.Requests, other.Pods)
 		}
 	}
@@ -224,6 +245,8 @@ func Requests(sets []shape.PodSet, p shape.PodSet) (sum shape.Requests) {
 
 // MayShareDevices reports whether two pod sets may use the same devices. An empty model
 // matches every model.
-func MayShareDevices(a, b shape.PodSet) bool {
+func MayShareDevices(a, b shape.PodSet) bool { return mayShareDevices(&a, &b) }
+
+func mayShareDevices(a, b *shape.PodSet) bool {
 	return a.Resource == b.Resource && (a.Model == b.Model || a.Model == "" || b.Model == "")
 }

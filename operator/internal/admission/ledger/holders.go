@@ -22,7 +22,7 @@ type Holders map[string]map[Owner]int64
 
 // awaitsHolders reports whether the exporter can show something about the entry that is not
 // known yet.
-func (e Entry) awaitsHolders() bool {
+func (e *Entry) awaitsHolders() bool {
 	return e.isCurrent() && len(e.Owners) > 0 && !e.AdmittedAt.IsZero() && e.PodsReadyAt.IsZero() && e.HeldPods < e.Pods()
 }
 
@@ -63,22 +63,21 @@ func (l *Ledger) MarkHeld(holders Holders, queriedAt time.Time) {
 		if e.ReportsHolders && pods <= e.HeldPods {
 			continue
 		}
-		e.ReportsHolders, e.HeldPods, e.HeldAt = true, pods, queriedAt
-		l.put(e)
+		shown := *e
+		shown.ReportsHolders, shown.HeldPods, shown.HeldAt = true, pods, queriedAt
+		l.put(shown)
 	}
 }
 
-// withoutHeld returns the entry without the pods that hold their devices. Which pods of several
-// sizes these are is not known: the largest ones stay, so that no room is promised twice.
-func (e Entry) withoutHeld() Entry {
-	e.PodSets = slices.Clone(e.PodSets)
-	held := e.HeldPods
-	for i := len(e.PodSets) - 1; i >= 0; i-- {
-		p := &e.PodSets[i]
+// podsWithoutDevices are the pods that do not hold their devices. Which pods of several sizes these are is not known: the
+// largest ones stay, so that no room is promised twice.
+func (e *Entry) podsWithoutDevices() []shape.PodSet {
+	podSets, held := slices.Clone(e.PodSets), e.HeldPods
+	for i := len(podSets) - 1; i >= 0; i-- {
+		p := &podSets[i]
 		n := min(p.Pods, held)
 		p.Pods -= n
 		held -= n
 	}
-	e.PodSets = slices.DeleteFunc(e.PodSets, func(p shape.PodSet) bool { return p.Pods == 0 })
-	return e
+	return slices.DeleteFunc(podSets, func(p shape.PodSet) bool { return p.Pods == 0 })
 }

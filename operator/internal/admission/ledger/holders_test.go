@@ -82,8 +82,8 @@ func TestReadyPodsNeedNoHolder(t *testing.T) {
 func TestHoldersOfSeveralPodSets(t *testing.T) {
 	e := Entry{PodSets: []shape.PodSet{podSet(8, 2), podSet(1, 4)}, AdmittedAt: t0, HeldPods: 5, HeldAt: t0}
 	rest, isMeasured := e.unmeasured(after(1), time.Minute)
-	if isMeasured || len(rest.PodSets) != 1 || rest.Devices() != 8 || rest.PodSets[0].DevicesPerPod != 8 {
-		t.Errorf("measured %t, rest %v, want one pod of eight devices", isMeasured, rest.PodSets)
+	if isMeasured || len(rest) != 1 || rest[0].Devices() != 8 || rest[0].DevicesPerPod != 8 {
+		t.Errorf("measured %t, rest %v, want one pod of eight devices", isMeasured, rest)
 	}
 	if e.Devices() != 20 {
 		t.Errorf("the entry itself has %d devices, want 20", e.Devices())

@@ -31,13 +31,12 @@ type Ledger struct {
 	mu sync.Mutex
 	// generation increases with every change. Commit compares it with the view's.
 	generation uint64
-	// entries by workload UID and cluster.
-	entries map[string]map[string]Entry
-	// onCluster are the entries by cluster and UID, which views share, and followers the number of entries that rest
-	// on the decision of another workload.
-	onCluster map[string]map[string]*Entry
-	followers int
-	credits   []Credit
+	// entries by workload UID and cluster, and onCluster by cluster and UID. They are replaced, never changed: views share
+	// them. followers is the number of entries that rest on the
+	// decision of another workload, shadows that of entries of gates in mode Shadow.
+	entries, onCluster map[string]map[string]*Entry
+	followers, shadows int
+	credits            []Credit
 	// running workloads by UID, and by cluster. The map by cluster and its lists are replaced, never changed.
 	running          map[string]*Running
 	runningByCluster map[string][]*Running
@@ -55,19 +54,19 @@ type Ledger struct {
 // put adds or replaces an entry.
 func (l *Ledger) put(e Entry) {
 	if l.entries[e.UID] == nil {
-		l.entries[e.UID] = map[string]Entry{}
+		l.entries[e.UID] = map[string]*Entry{}
 	}
 	if l.onCluster[e.Cluster] == nil {
 		l.onCluster[e.Cluster] = map[string]*Entry{}
 	}
-	l.countFollower(l.entries[e.UID][e.Cluster], -1)
-	l.entries[e.UID][e.Cluster], l.onCluster[e.Cluster][e.UID] = e, &e
-	l.countFollower(e, 1)
+	l.count(l.entries[e.UID][e.Cluster], -1)
+	l.entries[e.UID][e.Cluster], l.onCluster[e.Cluster][e.UID] = &e, &e
+	l.count(&e, 1)
 	l.invalidate(e.Cluster)
 }
 
-func (l *Ledger) remove(e Entry) {
-	l.countFollower(l.entries[e.UID][e.Cluster], -1)
+func (l *Ledger) remove(e *Entry) {
+	l.count(l.entries[e.UID][e.Cluster], -1)
 	delete(l.onCluster[e.Cluster], e.UID)
 	delete(l.entries[e.UID], e.Cluster)
 	if len(l.entries[e.UID]) == 0 {
@@ -76,15 +75,21 @@ func (l *Ledger) remove(e Entry) {
 	l.invalidate(e.Cluster)
 }
 
-func (l *Ledger) countFollower(e Entry, n int) {
+func (l *Ledger) count(e *Entry, n int) {
+	if e == nil {
+		return
+	}
 	if e.DecidedBy != "" {
 		l.followers += n
+	}
+	if e.Shadow {
+		l.shadows += n
 	}
 }
 
 // all returns the entries. The loop may remove or replace the current one.
-func (l *Ledger) all() iter.Seq[Entry] {
-	return func(yield func(Entry) bool) {
+func (l *Ledger) all() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
 		for _, byCluster := range l.entries {
 			for _, e := range byCluster {
 				if !yield(e) {
@@ -95,14 +100,22 @@ func (l *Ledger) all() iter.Seq[Entry] {
 	}
 }
 
+// current returns the entry of a workload's current attempt on a cluster; false if there is none.
+func (l *Ledger) current(uid, cluster string) (Entry, bool) {
+	if e := l.entries[uid][cluster]; e != nil && e.isCurrent() {
+		return *e, true
+	}
+	return Entry{}, false
+}
+
 // currentOf returns the entries of a workload's current attempt.
-func (l *Ledger) currentOf(uid string) []Entry {
-	return slices.DeleteFunc(slices.Collect(maps.Values(l.entries[uid])), func(e Entry) bool { return !e.isCurrent() })
+func (l *Ledger) currentOf(uid string) []*Entry {
+	return slices.DeleteFunc(slices.Collect(maps.Values(l.entries[uid])), func(e *Entry) bool { return !e.isCurrent() })
 }
 
 // New returns an empty ledger. See the fields Settle and TTL.
 func New(settle, ttl time.Duration) *Ledger {
-	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]Entry{}, onCluster: map[string]map[string]*Entry{}, running: map[string]*Running{}, changed: map[string]bool{}}
+	return &Ledger{Settle: settle, TTL: ttl, entries: map[string]map[string]*Entry{}, onCluster: map[string]map[string]*Entry{}, running: map[string]*Running{}, changed: map[string]bool{}}
 }
 
 // View returns an immutable copy of the ledger.
@@ -111,7 +124,7 @@ func (l *Ledger) View() View {
 	defer l.mu.Unlock()
 	if l.view == nil {
 		v := View{generation: l.generation, settle: l.Settle, byCluster: unchangedOf(l, l.last.byCluster),
-			credits: unchangedOf(l, l.last.credits), running: l.runningByCluster, starts: l.starts, holds: l.holds}
+			credits: unchangedOf(l, l.last.credits), running: l.runningByCluster, starts: l.starts, holds: l.holds, hasShadows: l.shadows > 0}
 		for cluster := range l.changed {
 			if entries := l.onCluster[cluster]; len(entries) > 0 {
 				v.byCluster[cluster] = slices.AppendSeq(make([]*Entry, 0, len(entries)), maps.Values(entries))
@@ -197,7 +210,7 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry, hold
 	if v.generation != l.generation {
 		return false
 	}
-	l.drop(uid, func(e Entry) bool {
+	l.drop(uid, func(e *Entry) bool {
 		isReserved := slices.ContainsFunc(entries, func(n Entry) bool { return n.UID == e.UID && n.Cluster == e.Cluster })
 		return !isReserved && !slices.Contains(kept, e.Cluster)
 	})
@@ -212,8 +225,8 @@ func (l *Ledger) Commit(v View, uid string, kept []string, entries []Entry, hold
 // resize gives an existing entry the pods of a later decision, which may have seen other quota on the
 // cluster. What the cluster has admitted does not change any more.
 func (l *Ledger) resize(e Entry) {
-	old := l.entries[e.UID][e.Cluster]
-	if !old.isCurrent() || !old.AdmittedAt.IsZero() || old.DecidedBy != e.DecidedBy || len(e.PodSets) == 0 || reflect.DeepEqual(old.PodSets, e.PodSets) {
+	old, isCurrent := l.current(e.UID, e.Cluster)
+	if !isCurrent || !old.AdmittedAt.IsZero() || old.DecidedBy != e.DecidedBy || len(e.PodSets) == 0 || reflect.DeepEqual(old.PodSets, e.PodSets) {
 		return
 	}
 	old.PodSets = e.PodSets
@@ -221,7 +234,7 @@ func (l *Ledger) resize(e Entry) {
 }
 
 // drop removes the current entries of a workload, and those that rest on its decision, which isDropped selects.
-func (l *Ledger) drop(uid string, isDropped func(Entry) bool) {
+func (l *Ledger) drop(uid string, isDropped func(*Entry) bool) {
 	for _, e := range l.currentOf(uid) {
 		if isDropped(e) {
 			l.remove(e)
@@ -246,8 +259,8 @@ func (l *Ledger) Debit(e Entry) {
 }
 
 func (l *Ledger) debit(e Entry) {
-	old := l.entries[e.UID][e.Cluster]
-	if isOwn := e.DecidedBy == "" && old.DecidedBy != "" || old.Shadow && !e.Shadow; old.isCurrent() && !isOwn || len(e.PodSets) == 0 {
+	old, isCurrent := l.current(e.UID, e.Cluster)
+	if isOwn := e.DecidedBy == "" && old.DecidedBy != "" || old.Shadow && !e.Shadow; isCurrent && !isOwn || len(e.PodSets) == 0 {
 		return
 	}
 	l.put(e)
@@ -269,14 +282,14 @@ func (l *Ledger) invalidate(clusters ...string) {
 func (l *Ledger) MarkAdmitted(uid, cluster string, at time.Time, reportsPodsReady bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entries[uid][cluster]
-	if !e.isCurrent() || !e.AdmittedAt.IsZero() {
+	e, isCurrent := l.current(uid, cluster)
+	if !isCurrent || !e.AdmittedAt.IsZero() {
 		return false
 	}
 	e.AdmittedAt, e.ReportsPodsReady = at, reportsPodsReady
 	e.DecidedBy = "" // the worker has the workload, whatever becomes of the primary component
 	l.put(e)
-	l.drop(uid, func(other Entry) bool { return other.Cluster != cluster })
+	l.drop(uid, func(other *Entry) bool { return other.Cluster != cluster })
 	return true
 }
 
@@ -287,8 +300,9 @@ func (l *Ledger) MarkPodsReady(uid string, since time.Time) bool {
 	defer l.mu.Unlock()
 	for _, e := range l.currentOf(uid) {
 		if !e.AdmittedAt.IsZero() && e.PodsReadyAt.IsZero() {
-			e.PodsReadyAt = since
-			l.put(e)
+			ready := *e
+			ready.PodsReadyAt = since
+			l.put(ready)
 			return true
 		}
 	}
@@ -305,8 +319,9 @@ func (l *Ledger) MarkEnded(uid string, now time.Time) bool {
 	l.release(uid)
 	entries := l.currentOf(uid)
 	for _, e := range entries {
-		e.EndedAt = now
-		l.put(e)
+		ended := *e
+		ended.EndedAt = now
+		l.put(ended)
 	}
 	return len(entries) > 0
 }
@@ -344,7 +359,7 @@ func (l *Ledger) dropCurrent(uid string) bool {
 func (l *Ledger) release(uid string) {
 	l.setHold(uid, nil)
 	l.removeRunning(uid)
-	l.drop(uid, func(e Entry) bool { return e.isDecidedBy(uid) })
+	l.drop(uid, func(e *Entry) bool { return e.isDecidedBy(uid) })
 }
 
 // Credit adds the devices of a finished workload. They count in ranking only.
@@ -375,8 +390,9 @@ func (l *Ledger) Expire(times map[string]SampleTimes, now time.Time) int {
 		case !reservesDevices && !reservesQuota:
 			l.remove(e)
 		case !reservesDevices && !e.QuotaOnly:
-			e.QuotaOnly = true
-			l.put(e)
+			shown := *e
+			shown.QuotaOnly = true
+			l.put(shown)
 		}
 	}
 	l.credits = slices.DeleteFunc(l.credits, func(c Credit) bool {
@@ -391,7 +407,7 @@ func (l *Ledger) Expire(times map[string]SampleTimes, now time.Time) int {
 
 // followsRunning reports whether the entry is of a component that waits while its cluster runs the
 // primary component of its job. The entry ends with that component or with the workload's attempt.
-func (l *Ledger) followsRunning(e Entry) bool {
+func (l *Ledger) followsRunning(e *Entry) bool {
 	primary, isRunning := l.running[e.DecidedBy]
 	return isRunning && primary.Cluster == e.Cluster && e.EndedAt.IsZero()
 }

@@ -11,8 +11,8 @@ type Quota struct {
 // QuotaOf returns the quota that pod sets use. The devices are those suitable for p.
 func QuotaOf(sets []shape.PodSet, p shape.PodSet) Quota {
 	q := Quota{Devices: SharedDevices(sets, p)}
-	for _, other := range sets {
-		q.Requests = q.Requests.Plus(other.Requests, other.Pods)
+	for i := range sets {
+		q.Requests = q.Requests.Plus(sets[i].Requests, sets[i].Pods)
 	}
 	return q
 }

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -28,6 +27,7 @@ type View struct {
 	running    map[string][]*Running
 	starts     map[string]*starts
 	holds      []Hold
+	hasShadows bool
 }
 
 // Without returns the view without the entries of some workloads. Commit accepts it like v.
@@ -45,16 +45,12 @@ func (v View) Without(uids []string) View {
 
 // Enforced returns the view without what gates in mode Shadow would have sent somewhere. Commit accepts it like v.
 func (v View) Enforced() View {
-	isShadow := func(e *Entry) bool { return e.Shadow }
-	byCluster, isCopied := v.byCluster, false
+	if !v.hasShadows {
+		return v
+	}
+	byCluster := make(map[string][]*Entry, len(v.byCluster))
 	for cluster, entries := range v.byCluster {
-		if !slices.ContainsFunc(entries, isShadow) {
-			continue
-		}
-		if !isCopied {
-			byCluster, isCopied = maps.Clone(v.byCluster), true
-		}
-		byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), isShadow)
+		byCluster[cluster] = slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return e.Shadow })
 	}
 	v.byCluster = byCluster
 	return v
@@ -65,16 +61,25 @@ func (v View) Reserves(uid, cluster string) bool {
 	return slices.ContainsFunc(v.byCluster[cluster], func(e *Entry) bool { return e.UID == uid && e.isCurrent() })
 }
 
-// Entries returns the cluster's entries that its samples do not show yet, in no
-// particular order.
-func (v View) Entries(cluster string, sampledAt time.Time) []Entry {
-	return slices.Collect(v.unmeasured(cluster, sampledAt))
+// Entries returns the cluster's entries that its samples do not show yet, in no particular order. Their pod sets lack
+// the pods that samples show.
+func (v View) Entries(cluster string, sampledAt time.Time) (list []Entry) {
+	for e, podSets := range v.unmeasured(cluster, sampledAt, "") {
+		rest := *e
+		rest.PodSets = podSets
+		list = append(list, rest)
+	}
+	return list
 }
 
-func (v View) unmeasured(cluster string, sampledAt time.Time) iter.Seq[Entry] {
-	return func(yield func(Entry) bool) {
+// unmeasured are the cluster's entries of workloads other than uid with the pods that its samples do not show yet.
+func (v View) unmeasured(cluster string, sampledAt time.Time, uid string) iter.Seq2[*Entry, []shape.PodSet] {
+	return func(yield func(*Entry, []shape.PodSet) bool) {
 		for _, e := range v.byCluster[cluster] {
-			if rest, isMeasured := e.unmeasured(sampledAt, v.settle); !e.QuotaOnly && !isMeasured && !yield(rest) {
+			if e.QuotaOnly || e.UID == uid {
+				continue
+			}
+			if podSets, isMeasured := e.unmeasured(sampledAt, v.settle); !isMeasured && !yield(e, podSets) {
 				return
 			}
 		}
@@ -84,34 +89,27 @@ func (v View) unmeasured(cluster string, sampledAt time.Time) iter.Seq[Entry] {
 // Slots returns how many pods of shape p the entries of workloads other than uid displace
 // on the cluster. See SlotsTaken for spare and the formula.
 func (v View) Slots(cluster string, sampledAt time.Time, uid string, p shape.PodSet, spare int64) int64 {
-	var others []shape.PodSet
-	for e := range v.unmeasured(cluster, sampledAt) {
-		if e.UID != uid {
-			others = append(others, e.PodSets...)
-		}
+	t := takenSlots{pod: &p}
+	for _, podSets := range v.unmeasured(cluster, sampledAt, uid) {
+		t.add(podSets)
 	}
-	return SlotsTaken(others, p, spare)
+	return t.count(spare)
 }
 
 // Requests returns the CPU and memory of the pods of workloads other than uid that may start on the nodes of pods of
 // shape p.
 func (v View) Requests(cluster string, sampledAt time.Time, uid string, p shape.PodSet) (sum shape.Requests) {
-	for e := range v.unmeasured(cluster, sampledAt) {
-		if e.UID != uid {
-			sum = sum.Plus(Requests(e.PodSets, p), 1)
-		}
+	for _, podSets := range v.unmeasured(cluster, sampledAt, uid) {
+		sum = sum.Plus(Requests(podSets, p), 1)
 	}
 	return sum
 }
 
 // Devices returns the number of devices suitable for p that workloads other than uid
 // have reserved on the cluster.
-func (v View) Devices(cluster string, sampledAt time.Time, uid string, p shape.PodSet) int64 {
-	var n int64
-	for e := range v.unmeasured(cluster, sampledAt) {
-		if e.UID != uid {
-			n += SharedDevices(e.PodSets, p)
-		}
+func (v View) Devices(cluster string, sampledAt time.Time, uid string, p shape.PodSet) (n int64) {
+	for _, podSets := range v.unmeasured(cluster, sampledAt, uid) {
+		n += SharedDevices(podSets, p)
 	}
 	return n
 }

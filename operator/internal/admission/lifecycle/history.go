@@ -116,10 +116,9 @@ func (h History) Nominated(isFirst bool, now time.Time) History {
 
 // WithNominations adds clusters that are nominated now.
 func (h History) WithNominations(nominated []string) History {
-	h.NominatedSeen = slices.Clone(h.NominatedSeen)
 	for _, c := range nominated {
 		if !slices.Contains(h.NominatedSeen, c) {
-			h.NominatedSeen = append(h.NominatedSeen, c)
+			h.NominatedSeen = append(slices.Clip(h.NominatedSeen), c) // former histories share the list
 		}
 	}
 	return h

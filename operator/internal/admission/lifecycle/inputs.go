@@ -1,25 +1,10 @@
 package lifecycle
 
 import (
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
-	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 )
-
-// OfJob returns the situation of a job that MultiKueue does not copy, and that waits at a gate with all it needs:
-// wl holds quota and has the gate's check only.
-func OfJob(wl *kueue.Workload, g gatestate.Gate, now time.Time) *Situation {
-	s := &Situation{Key: types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, Workload: wl, Now: now,
-		Checks: kueuestate.Checks{Own: []string{string(wl.Status.AdmissionChecks[0].Name)}}, Gate: Gate{Gate: g, Known: true, Exists: true}}
-	s.Request.Facts = s.FactsUnder(wl, &g.Spec)
-	return s
-}
 
 // Measured returns the situation with what a decision needs: the gate's clusters with their query results, and
 // the ledger's view.

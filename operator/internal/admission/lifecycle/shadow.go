@@ -139,31 +139,46 @@ func stepCompare(s *Situation) Step {
 		return next
 	}
 	next.RequeueAfter = earliest(next.RequeueAfter, gate.PeriodOf(&s.Gate.Spec))
-	d, cluster := gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: gate.Truncate("PlacementGate " + s.Gate.Name + " is not ready: " + s.Gate.Problem)}, ""
-	switch as := s.AsWaiting(); {
-	case !s.startedAt().IsZero():
-		d.Message = "its pods were ready before the gate decided"
-	case as.Decides():
-		var clusters []string
-		d, clusters, _ = Decide(as)
-		if d.Reason == gate.ReasonQueued { // for quota of the other components
-			next.RequeueAfter = timing.JobQuotaGrace
-			return next
-		}
-		if s.passed() == nil && s.History.Running == nil {
-			next.Reservation = reserveInShadow(as, clusters, d)
-		}
+	if why := undecidedPassage(s); why != "" {
+		next.Writes = append(next.Writes, recordPassage(s, gate.Decision{State: gate.Pending, Reason: gate.ReasonGateNotReady, Message: gate.Truncate(why)})...)
+		return next
 	}
-	event := &Notice{Reason: ReasonWouldWait, Message: gate.Truncate("gate " + s.Gate.Name + " would keep it waiting: " + d.Message)}
+	as := s.AsWaiting()
+	d, clusters, _ := Decide(as)
+	if d.Reason == gate.ReasonQueued { // for quota of the other components
+		next.RequeueAfter = timing.JobQuotaGrace
+		return next
+	}
+	if s.passed() == nil && s.History.Running == nil {
+		next.Reservation = reserveInShadow(as, clusters, d)
+	}
+	next.Writes = append(next.Writes, recordPassage(s, d)...)
+	return next
+}
+
+// undecidedPassage is why the gate does not decide what it would have done; empty = it decides.
+func undecidedPassage(s *Situation) string {
+	switch {
+	case !s.startedAt().IsZero():
+		return "its pods were ready before the gate decided"
+	case !s.AsWaiting().Decides():
+		return "PlacementGate " + s.Gate.Name + " is not ready: " + s.Gate.Problem
+	}
+	return ""
+}
+
+// recordPassage writes what the gate would have done to the record, if that is not there.
+func recordPassage(s *Situation, d gate.Decision) []Write {
+	cluster, event := "", &Notice{Reason: ReasonWouldWait, Message: gate.Truncate("gate " + s.Gate.Name + " would keep it waiting: " + d.Message)}
 	if d.State == gate.Ready {
 		cluster = d.Order[0]
 		event = &Notice{Reason: ReasonWouldSend, Message: gate.Truncate("gate " + s.Gate.Name + " would send it to " + cluster + ": " + d.Message)}
 	}
 	record := s.Record.WithPassed(cluster, d.Reason, gate.Truncate(d.Message), s.devices(), kueuestate.QuotaReservedAt(s.Workload), s.Now)
-	if old := s.passed(); old == nil || *old != *record.Passed {
-		next.Writes = append(next.Writes, Write{Record: &RecordWrite{Record: record}, Event: event})
+	if old := s.passed(); old != nil && *old == *record.Passed {
+		return nil
 	}
-	return next
+	return []Write{{Record: &RecordWrite{Record: record}, Event: event}}
 }
 
 // reserveInShadow reserves the devices for decisions in mode Shadow only.

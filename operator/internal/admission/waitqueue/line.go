@@ -31,9 +31,6 @@ type Entry struct {
 	HasRoom bool
 }
 
-// IsInLineOf reports whether both workloads wait in the same line.
-func (e Entry) IsInLineOf(other Entry) bool { return e.line() == other.line() }
-
 func (e Entry) line() lineKey { return lineKey{e.Key, e.Limits, e.Parked} }
 
 // lineKey identifies the workloads of a line.

@@ -257,7 +257,10 @@ type lineDecision struct {
 	fits  []string
 }
 
-func (d lineDecision) isInLineOf(other lineDecision) bool { return d.entry.IsInLineOf(other.entry) }
+func (d lineDecision) isInLineOf(other lineDecision) bool {
+	a, b := d.entry, other.entry
+	return a.Key == b.Key && a.Limits == b.Limits && a.Parked == b.Parked
+}
 
 func decideInSituation(t *testing.T, s lineSituation, change func(*kueue.Workload)) lineDecision {
 	t.Helper()

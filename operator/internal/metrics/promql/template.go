@@ -42,9 +42,6 @@ func ParseTemplate(expr string, vars []string) (*Template, []Problem) {
 	return t, nil
 }
 
-// String returns the original text.
-func (t *Template) String() string { return t.text }
-
 // Expr returns the parsed expression, with numbers instead of variables outside of strings.
 // Its positions are those of the original text.
 func (t *Template) Expr() Expr {

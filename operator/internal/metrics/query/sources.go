@@ -3,8 +3,6 @@ package query
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 )
@@ -85,13 +83,6 @@ func (s *Sources) Delete(name string) {
 	delete(s.entries, name)
 	s.mu.Unlock()
 	old.closeUnless(nil)
-}
-
-// Names returns the names of all sources, sorted.
-func (s *Sources) Names() []string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.Sorted(maps.Keys(s.entries))
 }
 
 func (s *Sources) replace(name string, e sourceEntry) {

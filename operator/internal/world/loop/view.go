@@ -115,6 +115,9 @@ func (p *process) Observe(_ context.Context, s *lifecycle.Situation) (*lifecycle
 	if s.History.LastWrite.MayBeStored {
 		s = p.readUnknownWrite(s)
 	}
+	if lifecycle.PhaseOf(s) == lifecycle.PhaseCacheStale {
+		return s, nil
+	}
 	if kueuestate.HoldsQuota(wl) {
 		p.observeWorkload(s)
 		return s, nil
