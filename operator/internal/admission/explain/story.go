@@ -44,6 +44,7 @@ func Story(wl *kueue.Workload, checks kueuestate.Checks, checksUnknown bool, rec
 	reserved := condition(wl, kueue.WorkloadQuotaReserved)
 	steps := []Event{ofCondition("Quota reserved", reserved)}
 	if checksUnknown {
+		checks = kueuestate.Checks{}
 		steps = append(steps, Event{Name: "Checked", Progress: Unknown, Why: "the AdmissionChecks can't be read"})
 	}
 	for _, name := range checks.Own {
@@ -52,7 +53,7 @@ func Story(wl *kueue.Workload, checks kueuestate.Checks, checksUnknown bool, rec
 	for _, name := range slices.Concat(checks.Trials, checks.Foreign) {
 		steps = append(steps, ofCheck("Checked by "+name, wl, name))
 	}
-	if checks.MultiKueue != "" {
+	if checks.MultiKueue != "" || checksUnknown {
 		steps = append(steps, nominated(wl, record)...)
 	}
 	admitted := ofCondition("Admitted", condition(wl, kueue.WorkloadAdmitted))

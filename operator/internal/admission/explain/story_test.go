@@ -82,7 +82,7 @@ func TestStory(t *testing.T) {
 			}
 		})
 	}
-	unknown := Story(storyOf(reserved, kueue.CheckStatePending), kueuestate.Checks{}, true, dispatch.Record{})
+	unknown := Story(storyOf(reserved, kueue.CheckStatePending), kueuestate.Checks{Foreign: []string{""}}, true, dispatch.Record{})
 	if e := unknown[2]; e.Progress != Unknown || e.Why != "the AdmissionChecks can't be read" {
 		t.Errorf("checks that can't be read: %+v", e)
 	}

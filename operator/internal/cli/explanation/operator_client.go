@@ -48,6 +48,9 @@ func (o *OperatorFlags) Add(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.insecure, "operator-insecure", false, "accept any certificate of the listener, such as a self-signed one")
 }
 
+// HasAddress reports whether the flags have an address of the operator or a token for it.
+func (o *OperatorFlags) HasAddress() bool { return o.url != "" || o.tokenFile != "" }
+
 // errUnknownToOperator means that the operator has no explanation for an object.
 var errUnknownToOperator = errors.New("unknown to the operator")
 
