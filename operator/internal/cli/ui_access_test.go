@@ -3,16 +3,22 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/yaml"
 )
 
 // Only browsers that have opened the printed address see the pages, under the names of this machine, and change nothing.
@@ -90,7 +96,7 @@ func TestUIPassesTokensThrough(t *testing.T) {
 		"the user's":      {bearer("of-ann"), http.StatusOK},
 		"by another name": {func(r *http.Request) { bearer("of-ann")(r); r.Host = "plimsoll.example.com" }, http.StatusOK},
 	} {
-		for _, path := range uiPages {
+		for _, path := range append(uiPages, uiPages...) {
 			page, status, err := get(http.DefaultClient, base+path, tc.change)
 			if err != nil || status != tc.status {
 				t.Errorf("%s, %s: status %d, %v: %s", name, path, status, err, page)
@@ -157,6 +163,30 @@ func TestUIReachesTheOperatorWithTheToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		wants(t, page, want)
+	}
+}
+
+// config/ui runs the command with flags that exist, and that do not contradict each other.
+func TestUIArgumentsOfTheManifest(t *testing.T) {
+	manifest, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "ui", "deployment.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(manifest), "---\n")
+	var deployment appsv1.Deployment
+	if err := yaml.Unmarshal([]byte(text), &deployment); err != nil {
+		t.Fatal(err)
+	}
+	args := deployment.Spec.Template.Spec.Containers[0].Args
+	if err := checkCommand(args); err != nil {
+		t.Error(err)
+	}
+	var failures bytes.Buffer
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	streams := genericclioptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &failures}
+	if code := run(ended, slices.Replace(args, 1, 2, "--listen=127.0.0.1:0"), streams, time.Now); code == exitUsage {
+		t.Error(failures.String())
 	}
 }
 

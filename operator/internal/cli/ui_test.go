@@ -178,7 +178,7 @@ func TestUIPages(t *testing.T) {
 	}
 	wants(t, read("/queue?namespace=team-b&q=QUOTA"), `1 to 1 of 1 that match, of 2 in all .*job/sweep-3`)
 	wants(t, read("/queue?q=nothing-has-this"), `None of 5 matches`)
-	wants(t, read("/job?namespace=team-b&name=job/serve-1"), `Submitted 2026-03-01 11:50:00Z to queue gpu, priority 0 .*Quota reserved 2026-03-01 11:56:00Z .*Decided 2026-03-01 11:57:00Z cluster1 has room for 3 such pods .*Nominated 2026-03-01 11:57:00Z to cluster1 \(Placeable\) .*Admitted 2026-03-01 11:58:00Z by cluster1.*Pods ready 2026-03-01 11:59:00Z All pods are ready .*Evicted 1 time time unknown PodsReadyTimeout 1 Finished waits for this`,
+	wants(t, read("/job?namespace=team-b&name=job/serve-1"), `Submitted 2026-03-01 11:50:00Z to queue gpu, priority 0; evicted since then: PodsReadyTimeout 1 time Quota reserved 2026-03-01 11:56:00Z .*Decided 2026-03-01 11:57:00Z cluster1 has room for 3 such pods .*Nominated 2026-03-01 11:57:00Z to cluster1 \(Placeable\) .*Admitted 2026-03-01 11:58:00Z by cluster1.*Pods ready 2026-03-01 11:59:00Z All pods are ready Finished waits for this`,
 		`Waits for nothing: the workload is on cluster1`)
 	wants(t, read("/job?namespace=team-a&name=job-train-1-5c2e1"), `Decided waits for this no cluster has 8 free`, `Nominated not yet`, `cluster3 rejected \? .*is not connected by Kueue: the API server does not answer`)
 	wants(t, read("/policies"), `fleet Enforce True 12s ago`, `cluster1 total 72 58 86 `, `cluster3 total -100 -100 60 `, `gpu Enforce True`, `Shadow report of gate batch .*380 of 412 workloads went where .*another cluster 21 0s 21 9`, `team-b/tune-7 25h 16 cluster2 cluster2 16m`)
@@ -189,7 +189,7 @@ func TestUIPages(t *testing.T) {
 
 func TestUIWithoutFacts(t *testing.T) {
 	t.Run("empty", func(t *testing.T) {
-		h := newUIHub(t, map[string]string{"hub/clusters.yaml": "", "hub/kueue.yaml": "", "hub/ours.yaml": "", "hub/workloads.yaml": "", "prometheus.yaml": strings.ReplaceAll(regexp.MustCompile(`(?m)^- .*\n`).ReplaceAllString(uiFile(t, "prometheus.yaml"), ""), ":\n", ": []\n")})
+		h := emptyUIHub(t)
 		read := h.open(t, "--prometheus", h.prometheus)
 		wants(t, read("/"), "No cluster reports devices", "No cluster is known")
 		wants(t, read("/queue"), "No job waits")
@@ -252,10 +252,18 @@ func uiFile(t testing.TB, name string) string {
 // hostileText has what could leave its place in a page, or change how other texts are read.
 const hostileText = `</td><script>alert(1)</script>\"' onmouseover=x {{.}} \u202egnp\u200b\u0007\u001b[31mred`
 
-// Names and messages of others neither run nor hide anything.
-func TestUIWithHostileTexts(t *testing.T) {
+// emptyUIHub is a hub without objects.
+func emptyUIHub(t testing.TB) *uiHub {
+	t.Helper()
+	noSamples := regexp.MustCompile(`(?m)^- .*\n`).ReplaceAllString(uiFile(t, "prometheus.yaml"), "")
+	return newUIHub(t, map[string]string{"hub/clusters.yaml": "", "hub/kueue.yaml": "", "hub/ours.yaml": "", "hub/workloads.yaml": "", "prometheus.yaml": strings.ReplaceAll(noSamples, ":\n", ": []\n")})
+}
+
+// hostileUIHub is a hub whose objects have hostile texts wherever they may have texts.
+func hostileUIHub(t testing.TB) *uiHub {
+	t.Helper()
 	quoted := func(in string) string { return strings.ReplaceAll(in, "HOSTILE", hostileText) }
-	h := newUIHub(t, map[string]string{
+	return newUIHub(t, map[string]string{
 		"hub/workloads.yaml": quoted(`apiVersion: kueue.x-k8s.io/v1beta2
 kind: Workload
 metadata: {name: bad, namespace: team-a, uid: "1", creationTimestamp: "2026-03-01T11:00:00Z", ownerReferences: [{apiVersion: v1, kind: Job, name: "HOSTILE", uid: u}], annotations: {plimsoll.dev/dispatch: "not json HOSTILE"}}
@@ -276,6 +284,11 @@ metadata: {name: "HOSTILE"}
 spec: {mode: "HOSTILE"}
 status: {conditions: [{type: Ready, status: "False", reason: "HOSTILE", message: "HOSTILE", lastTransitionTime: "2026-03-01T11:00:00Z"}]}
 `)})
+}
+
+// Names and messages of others neither run nor hide anything.
+func TestUIWithHostileTexts(t *testing.T) {
+	h := hostileUIHub(t)
 	read := h.open(t, "--prometheus", h.prometheus)
 	typed := url.QueryEscape("\"><script>alert(1)</script>\u202e")
 	tags := regexp.MustCompile(`<script>|<[^>]*\sonmouseover=|[\x{202e}\x{200b}\x07\x1b]`)

@@ -76,14 +76,14 @@ func history(wl *kueue.Workload, record dispatch.Record) []Event {
 	if wl.Spec.Priority != nil {
 		submitted += fmt.Sprintf(", priority %d", *wl.Spec.Priority)
 	}
-	events := []Event{{Name: "Submitted", At: wl.CreationTimestamp.Time, Progress: Done, Why: submitted}}
-	if n := kueuestate.CountEvictions(wl); n > 0 {
-		var reasons []string
-		for _, e := range wl.Status.SchedulingStats.Evictions {
-			reasons = append(reasons, fmt.Sprintf("%s %d", cmp.Or(string(e.UnderlyingCause), e.Reason), e.Count))
+	if stats := wl.Status.SchedulingStats; stats != nil && len(stats.Evictions) > 0 {
+		var reasons []string // Kueue counts evictions, and keeps only the time of the last one
+		for _, e := range stats.Evictions {
+			reasons = append(reasons, cmp.Or(string(e.UnderlyingCause), e.Reason)+" "+format.Plural(int(e.Count), "time"))
 		}
-		events = append(events, Event{Name: "Evicted " + format.Plural(n, "time"), Progress: Done, Why: strings.Join(reasons, ", ")})
+		submitted += "; evicted since then: " + strings.Join(reasons, ", ")
 	}
+	events := []Event{{Name: "Submitted", At: wl.CreationTimestamp.Time, Progress: Done, Why: submitted}}
 	if c := condition(wl, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
 		events = append(events, Event{Name: "Evicted", At: c.LastTransitionTime.Time, Progress: Failed, Why: because(c)})
 	}

@@ -65,8 +65,8 @@ func TestStory(t *testing.T) {
 		{name: "evicted before", wl: with(storyOf(map[string]int{kueue.WorkloadEvicted: 7, kueue.WorkloadQuotaReserved: -7}, kueue.CheckStatePending), func(wl *kueue.Workload) {
 			wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 2}, {Reason: "AdmissionCheck", UnderlyingCause: "X", Count: 1}}}
 		}), record: dispatch.Record{LastYield: minute(6).Time, Reclaimed: &dispatch.Reclaim{At: minute(5).Time, Policy: "idle", Cause: "its devices are idle"}}, want: []string{
-			"done 0 Submitted: to queue gpu", "failed 5 Reclaimed: by ReclaimPolicy idle: its devices are idle", "done 6 Returned its quota: for other workloads", "failed 7 Evicted: R: Evicted message",
-			"done - Evicted 3 times: Preempted 2, X 1", "current - Quota reserved: R: QuotaReserved message", "later - Decided: gate message", "later - Nominated: ", "later - Admitted: ", "later - Pods ready: ", "later - Finished: "}},
+			"done 0 Submitted: to queue gpu; evicted since then: Preempted 2 times, X 1 time", "failed 5 Reclaimed: by ReclaimPolicy idle: its devices are idle", "done 6 Returned its quota: for other workloads", "failed 7 Evicted: R: Evicted message",
+			"current - Quota reserved: R: QuotaReserved message", "later - Decided: gate message", "later - Nominated: ", "later - Admitted: ", "later - Pods ready: ", "later - Finished: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string

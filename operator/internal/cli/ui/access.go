@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -82,7 +81,7 @@ func (k *keyAccess) admit(w http.ResponseWriter, r *http.Request) (string, bool)
 	}
 	if k.isValid(r.URL.Query().Get("key")) {
 		http.SetCookie(w, &http.Cookie{Name: name, Value: k.key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-		http.Redirect(w, r, (&url.URL{Path: r.URL.Path}).String(), http.StatusSeeOther)
+		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return "", false
 	}
 	http.Error(w, "open the address that kubectl plimsoll ui printed: it contains the key of these pages", http.StatusForbidden)

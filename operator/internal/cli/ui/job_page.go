@@ -38,6 +38,6 @@ func jobPage(ctx context.Context, v *view, q url.Values) *page {
 		v.note("why the job is here: " + err.Error())
 		return p
 	}
-	p.Sections = append(p.Sections, sectionsOf("Now", func(w io.Writer) { report.WriteRows(w, v.app.Paint, v.app.Now(), true) })...)
+	p.Sections = append(p.Sections, sectionsOf("Now", func(w io.Writer) { report.WriteRows(w, v.app.Paint, v.app.Now(), report.From == explain.FromOperator) })...)
 	return p
 }

@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
 )
 
@@ -34,22 +36,26 @@ type kindList struct {
 
 // list returns the objects of a kind in a namespace; "" = all.
 func (r reader) list(ctx context.Context, gvk schema.GroupVersionKind, namespace string) (kindList, error) {
-	return remember(ctx, r.snapshot, "list "+gvk.String()+" "+namespace, func(ctx context.Context) (kindList, error) {
+	found, err := remember(ctx, r.snapshot, "list "+gvk.String()+" "+namespace, func(ctx context.Context) (kindList, error) {
 		object, err := hubclient.Scheme.New(gvk)
 		if err != nil {
 			return kindList{}, err
 		}
 		list := object.(client.ObjectList) //nolint:forcetypeassert // callers pass kinds of lists
 		if err := r.hub.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return kindList{}, r.note(err)
+			return kindList{}, err
 		}
 		found := kindList{byName: map[string]client.Object{}}
 		found.objects, err = meta.ExtractList(list)
 		for _, o := range found.objects {
+			if wl, ok := o.(*kueue.Workload); ok {
+				kueuestate.Trim(wl) // most of the memory is for what no page shows
+			}
 			found.byName[o.(client.Object).GetName()] = o.(client.Object) //nolint:forcetypeassert // all items are objects
 		}
 		return found, err
 	})
+	return found, r.note(err)
 }
 
 // note remembers that the hub does not accept the credentials.
@@ -94,8 +100,9 @@ func (r reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	if key.Namespace != "" {
 		found, err = remember(ctx, r.snapshot, "get "+gvk.String()+" "+key.String(), func(ctx context.Context) (client.Object, error) {
 			fresh := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object) //nolint:forcetypeassert // of the same type
-			return fresh, r.note(r.hub.Get(ctx, key, fresh))
+			return fresh, r.hub.Get(ctx, key, fresh)
 		})
+		err = r.note(err)
 	} else {
 		var list kindList
 		if list, err = r.list(ctx, gvk.GroupVersion().WithKind(gvk.Kind+"List"), ""); err == nil {

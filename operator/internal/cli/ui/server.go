@@ -132,6 +132,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, token string) {
 	defer cancel()
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
+	_ = out.SetReadDeadline(time.Time{}) // that of the server is for requests; it would end the stream
 	ticks := time.NewTicker(s.options.refresh)
 	defer ticks.Stop()
 	message, last := []byte(": the page is live\n\n"), []byte(nil)
