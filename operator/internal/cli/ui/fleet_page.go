@@ -31,7 +31,7 @@ func fleetPage(ctx context.Context, v *view, q url.Values) *page {
 	}
 	devices, err := v.devices(ctx)
 	if err != nil {
-		v.note("devices are unknown: " + err.Error())
+		v.notes.add("devices are unknown: " + err.Error())
 	}
 	clusters := fleet.Clusters(scores, devices)
 	sums := section{Title: "All clusters", Head: []string{"RESOURCE", "FREE", "TOTAL", "WITHOUT"}}

@@ -21,7 +21,7 @@ func jobPage(ctx context.Context, v *view, q url.Values) *page {
 	}
 	wl, err := hubclient.FindWorkload(ctx, v.hub, namespace, name)
 	if err != nil {
-		v.note(err.Error())
+		v.notes.add(err.Error())
 		p.Sections = []section{{Text: "The job is not shown, because its workload can't be read."}}
 		return p
 	}
@@ -35,7 +35,7 @@ func jobPage(ctx context.Context, v *view, q url.Values) *page {
 		return explanation.Workload(ctx, v.app, v.hub, &v.options.operator, wl)
 	})
 	if err != nil {
-		v.note("why the job is here: " + err.Error())
+		v.notes.add("why the job is here: " + err.Error())
 		return p
 	}
 	p.Sections = append(p.Sections, sectionsOf("Now", func(w io.Writer) { report.WriteRows(w, v.app.Paint, v.app.Now(), report.From == explain.FromOperator) })...)

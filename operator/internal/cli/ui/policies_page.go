@@ -63,7 +63,7 @@ func policiesPage(ctx context.Context, v *view, q url.Values) *page {
 		case err == nil:
 			p.Sections = append(p.Sections, sectionsOf("Shadow report of gate "+format.Printable(g.Name), func(w io.Writer) { report.WriteRows(w, true, v.app.Now()) })...)
 		case g.Spec.Mode == v1alpha1.ModeShadow:
-			v.note(err.Error())
+			v.notes.add(err.Error())
 		}
 	}
 	return p

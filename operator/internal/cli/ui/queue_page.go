@@ -25,7 +25,7 @@ func queuePage(ctx context.Context, v *view, q url.Values) *page {
 	table := section{Text: queueHelp, Head: []string{"JOB", "NAMESPACE", "WAITS FOR", "SINCE", "PLACE", "EXPECTED START", "NEXT", "QUEUE", "PRIORITY"}}
 	type queue struct {
 		rows  [][]cell
-		notes []string
+		notes notes
 	}
 	found, err := remember(ctx, v.snapshot, "queue "+namespace, func(ctx context.Context) (queue, error) {
 		list := &kueue.WorkloadList{}
@@ -33,11 +33,11 @@ func queuePage(ctx context.Context, v *view, q url.Values) *page {
 			return queue{}, err
 		}
 		var all []*waiting
-		reading := &view{}
+		var lacking notes
 		for i := range list.Items {
 			state := explanation.StateOf(ctx, v.hub, &list.Items[i], v.app.Now())
 			for _, note := range state.NotShown {
-				reading.note(note)
+				lacking.add(note)
 			}
 			if state.Waiting {
 				all = append(all, waitingOf(&list.Items[i], state, v.app.Now()))
@@ -48,15 +48,15 @@ func queuePage(ctx context.Context, v *view, q url.Values) *page {
 		for _, w := range all {
 			rows = append(rows, v.waitingRow(w))
 		}
-		return queue{rows, reading.notes}, nil
+		return queue{rows, lacking}, nil
 	})
 	if err != nil {
-		v.note(explainForbidden(err, namespace).Error())
+		v.notes.add(explainForbidden(err, namespace).Error())
 		p.Sections = []section{{Text: "Which jobs wait is unknown: the workloads can't be read."}}
 		return p
 	}
 	for _, note := range found.notes {
-		v.note(note)
+		v.notes.add(note)
 	}
 	if len(found.rows) == 0 {
 		p.Sections = []section{{Text: "No job waits."}}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"reflect"
 	"strings"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,8 +23,6 @@ import (
 type reader struct {
 	hub      client.Reader
 	snapshot *snapshot
-	// unauthorized is set if the hub does not accept the credentials.
-	unauthorized *atomic.Bool
 }
 
 // kindList has the objects of a kind, and a map from names to them.
@@ -61,7 +58,7 @@ func (r reader) list(ctx context.Context, gvk schema.GroupVersionKind, namespace
 // note remembers that the hub does not accept the credentials.
 func (r reader) note(err error) error {
 	if apierrors.IsUnauthorized(err) {
-		r.unauthorized.Store(true)
+		r.snapshot.unauthorized.Store(true)
 	}
 	return err
 }

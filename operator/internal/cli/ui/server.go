@@ -99,7 +99,7 @@ func (s *server) render(ctx context.Context, r *http.Request, token, name string
 	of := pages[r.URL.Path]
 	v := s.options.newView(s.app, token, snapshot)
 	p := of.build(ctx, v, r.URL.Query())
-	if v.unauthorized.Load() && s.options.passthrough {
+	if snapshot.unauthorized.Load() && s.options.passthrough {
 		return nil, http.StatusUnauthorized
 	}
 	p.Name, p.Time, p.Retry = of.name, s.app.Now(), max(30, int(s.options.refresh.Seconds()))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,8 @@ type snapshot struct {
 	results map[string]*result
 	drop    *time.Timer
 	until   time.Time
+	// unauthorized is set if the hub does not accept the user's credentials.
+	unauthorized atomic.Bool
 }
 
 // errUnread is the result of a read that panicked. net/http recovers from panics.

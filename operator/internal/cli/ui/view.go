@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -29,9 +28,21 @@ type view struct {
 	app      *command.App // its output is colored, for the parts of cells
 	snapshot *snapshot
 	hub      client.Reader
-	// unauthorized is set if the hub does not accept the credentials of the request.
-	unauthorized atomic.Bool
-	notes        []string
+	notes    notes
+}
+
+// notes are facts that a page lacks, each with the reason.
+type notes []string
+
+// add adds a note once.
+func (n *notes) add(text string) {
+	switch {
+	case slices.Contains(*n, text):
+	case len(*n) < maxNotes:
+		*n = append(*n, text)
+	case len(*n) == maxNotes:
+		*n = append(*n, "and more")
+	}
 }
 
 // newView returns a view with the user's own credentials or, if token is not empty, with this token alone.
@@ -43,25 +54,14 @@ func (o *options) newView(a *command.App, token string, s *snapshot) *view {
 		v.app = hubclient.WithToken(a, token)
 	}
 	v.app.Paint = true
-	v.hub = reader{hub: &lateHub{app: v.app}, snapshot: s, unauthorized: &v.unauthorized}
+	v.hub = reader{hub: &lateHub{app: v.app}, snapshot: s}
 	return v
-}
-
-// note adds a fact that the page lacks, with the reason, once.
-func (v *view) note(text string) {
-	switch {
-	case slices.Contains(v.notes, text):
-	case len(v.notes) < maxNotes:
-		v.notes = append(v.notes, text)
-	case len(v.notes) == maxNotes:
-		v.notes = append(v.notes, "and more")
-	}
 }
 
 // missing notes an error of reading the objects, and reports whether there is one.
 func (v *view) missing(objects string, err error) bool {
 	if err != nil {
-		v.note(hubclient.Reading(objects, err).Error())
+		v.notes.add(hubclient.Reading(objects, err).Error())
 	}
 	return err != nil
 }
@@ -109,7 +109,7 @@ func withWarnings[T any](ctx context.Context, v *view, key string, read func(ctx
 		return warned{value, strings.FieldsFunc(written.String(), func(r rune) bool { return r == '\n' })}, err
 	})
 	for _, warning := range found.warnings {
-		v.note(strings.TrimPrefix(warning, "warning: "))
+		v.notes.add(strings.TrimPrefix(warning, "warning: "))
 	}
 	return found.value, err
 }
