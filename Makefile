@@ -66,7 +66,7 @@ BASE ?= main
 # Vet compiles all packages and all tests, and links no program. Scripts of kubectl-plimsoll run
 # if it changed itself.
 check: ## Compile and vet all, lint what changed since HEAD left BASE (default main), and test it and what imports it, without simulations
-	$(GO) vet -tags integration,e2e,long,soak,labbench ./...
+	$(GO) vet -tags integration,e2e,long,soak,labbench,chromium ./...
 	changed=$$($(SELECT) changed $(BASE)) && affected=$$($(SELECT) affected $(BASE)) && \
 	  if [ -z "$$affected" ]; then echo "nothing changed since $(BASE)"; exit; fi; \
 	  { [ -z "$$changed" ] || $(GOLANGCI) run $$changed; } && \
@@ -181,13 +181,15 @@ test-tools: ## Test the builders of images, charts and releases: each chart must
 	$(GO) -C .tools/mixin test -count=1 ./...
 
 .PHONY: pictures look
-pictures: ## Draw demo.svg from a run of make demo QUICK=1, and fleet.png from a scripted fleet or a real one (THANOS=url); needs chromium, node and npm
+pictures: ## Draw demo.svg from a run of make demo QUICK=1, fleet.png from a scripted fleet or a real one (THANOS=url), and pages of the CLI; needs chromium, node and npm
 	$(GO) run ./dashboards/pictures
 	$(GO) run ./test/look $(if $(THANOS),--url '$(THANOS)' --scrape 2s --last 15m) --boards fleet --widths 1280 --themes dark --picture dashboards/pictures/fleet.png
+	$(GO) test -tags chromium -count=1 ./operator/internal/cli -run InChromium -args -pictures $(CURDIR)/dashboards/pictures
 
-look: ## Draw all dashboards with Grafana's components, and check the pictures (needs chromium, node and npm; LOOK=flags)
+look: ## Draw all dashboards with Grafana's components, and check the pictures; open all pages of the CLI (needs chromium, node and npm; LOOK=flags)
 	$(GO) run ./test/look $(LOOK)
 	$(GO) run ./test/look --one-cluster $(LOOK)
+	$(GO) test -tags chromium -count=1 ./operator/internal/cli -run InChromium
 
 .PHONY: audit
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter/claim-shares", "exporter-tpu", "exporter-tpu/plugin-metrics", "exporter-amd", "addon", "default", "guard", "nomination", "gate-first"}
+var folders = []string{"crd", "rbac", "operator", "exporter", "exporter/pod-owners", "exporter/claim-shares", "exporter-tpu", "exporter-tpu/plugin-metrics", "exporter-amd", "addon", "default", "guard", "nomination", "gate-first", "ui"}
 
 // buildFolder builds a folder like `kubectl apply -k` and decodes all objects strictly.
 func buildFolder(t *testing.T, folder string) (objects []runtime.Object, documents [][]byte) {

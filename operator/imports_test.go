@@ -91,7 +91,7 @@ var (
 // the CLI.
 var shared = map[string][]string{
 	"operator/internal/controller/": {"condition", "logging"},
-	"operator/internal/cli/":        {"command", "hubclient", "prometheus", "manifest", "evaluation", "installation", "ask"},
+	"operator/internal/cli/":        {"command", "hubclient", "prometheus", "manifest", "evaluation", "installation", "ask", "explanation", "fleet"},
 }
 
 // mayImport reports whether importer, a package of the wing, may import another package of this module. The package at

@@ -20,8 +20,12 @@ import (
 	"strings"
 	"time"
 
+	"plimsoll.dev/plimsoll/test/look/chromium"
 	"plimsoll.dev/plimsoll/test/look/scripted"
 )
+
+// pictureHeight is the height in pixels of a picture for documents: the upper part of a dashboard.
+const pictureHeight = 1280
 
 type options struct {
 	boards, widths, themes []string
@@ -79,7 +83,7 @@ func run(ctx context.Context, o options) error {
 	if o.listen != "" {
 		return serve(ctx, o.listen, source)
 	}
-	b, err := prepareBrowser(ctx, o.browser)
+	d, err := prepareBrowser(ctx, o.browser)
 	if err != nil {
 		return err
 	}
@@ -87,15 +91,15 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: newHandler(source.api, b.dir, "dashboards"), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: newHandler(source.api, d.Dir, "dashboards"), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }() // ends with Close
 	defer func() { _ = server.Close() }()
 	shots := o.shots("http://"+listener.Addr().String(), source)
-	if err := b.shoot(ctx, shots, o.folder); err != nil {
+	if err := shoot(ctx, d, shots, o.folder); err != nil {
 		return err
 	}
 	if o.picture != "" {
-		return crop(shots[0].Picture, o.picture)
+		return chromium.Crop(shots[0].Picture, o.picture, pictureHeight)
 	}
 	return check(shots, o.oneCluster)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // changedTags are the build tags whose files count as files of their package.
-const changedTags = "integration,e2e,long,soak,labbench"
+const changedTags = "integration,e2e,long,soak,labbench,chromium"
 
 // contract tests what no package contains: documents, rules, dashboards and manifests.
 const contract = "/test/contract"

@@ -30,6 +30,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/cli/quota"
 	"plimsoll.dev/plimsoll/operator/internal/cli/report"
 	"plimsoll.dev/plimsoll/operator/internal/cli/top"
+	"plimsoll.dev/plimsoll/operator/internal/cli/ui"
 	"plimsoll.dev/plimsoll/operator/internal/cli/uninstall"
 	"plimsoll.dev/plimsoll/operator/internal/cli/unittest"
 	"plimsoll.dev/plimsoll/operator/internal/cli/waste"
@@ -114,7 +115,7 @@ Output is colored only on a terminal, and only if NO_COLOR is not set.`,
 	root.SetUsageTemplate(root.UsageTemplate() + exitHelp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return command.Usagef("%w", err) })
 	a.Flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newVersion(a), explain.New(a), fit.New(a), top.New(a), quota.New(a), profile.New(a), waste.New(a), lint.New(a), preview.New(a), report.New(a), backtest.New(a), unittest.New(a), connect.New(a), uninstall.NewRelease(a), doctor.New(a), uninstall.New(a))
+	root.AddCommand(newVersion(a), explain.New(a), fit.New(a), top.New(a), ui.New(a), quota.New(a), profile.New(a), waste.New(a), lint.New(a), preview.New(a), report.New(a), backtest.New(a), unittest.New(a), connect.New(a), uninstall.NewRelease(a), doctor.New(a), uninstall.New(a))
 	return root
 }
 

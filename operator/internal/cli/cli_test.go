@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +52,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		Setup:               startServers,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": runExits, "expand": expandFile, "patch": patchHub},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": runExits, "expand": expandFile, "patch": patchHub, "serves": runServer},
 	})
 }
 
@@ -71,6 +75,31 @@ func runExits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+// runServer implements the script command "serves COMMAND...": COMMAND prints an address, where it serves a page until it
+// is killed. The output is the page.
+func runServer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: serves COMMAND...")
+	}
+	path, err := exec.LookPath(args[0])
+	ts.Check(err)
+	cmd := exec.Command(path, args[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stderr = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("HOME")), ts.Getenv("WORK"), ts.Stderr()
+	printed, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }() // the command serves until then
+	address, err := bufio.NewReader(printed).ReadString('\n')
+	ts.Check(err)
+	page, status, err := get(newBrowser(), strings.TrimSpace(address), nil)
+	ts.Check(err)
+	if status != http.StatusOK {
+		ts.Fatalf("%s has status %d: %s", address, status, page)
+	}
+	_, err = fmt.Fprint(ts.Stdout(), page)
+	ts.Check(err)
 }
 
 // expandFile implements the script command "expand FILE...": it replaces the environment

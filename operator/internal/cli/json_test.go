@@ -18,8 +18,8 @@ import (
 
 	admissionexplain "plimsoll.dev/plimsoll/operator/internal/admission/explain"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shadow"
 	"plimsoll.dev/plimsoll/operator/internal/cli/ask"
-	"plimsoll.dev/plimsoll/operator/internal/cli/report"
 )
 
 var updateJSON = flag.Bool("update-json", false, "generate operator/docs/json.md")
@@ -36,7 +36,7 @@ var documents = []struct {
 }{
 	{"FitReport", "`fit`, and `preview` of a gate", ask.Report{}},
 	{"WorkloadExplanation", "`explain workload`", admissionexplain.Report{}},
-	{"GateReport", "`report gate`", report.GateReport{}},
+	{"GateReport", "`report gate`", shadow.GateReport{}},
 }
 
 // operator/docs/json.md lists every field of the documents that programs read.

@@ -74,6 +74,9 @@ func TestReadmeCommands(t *testing.T) {
 			args = append(args, w)
 		}
 		run := "exec"
+		if words[0] == "ui" {
+			run = "serves"
+		}
 		if words[0] == "doctor" || words[0] == "uninstall" { // which find faults on the hub of the scripts
 			run = "exits 1"
 		}
@@ -105,5 +108,5 @@ func TestReadmeCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{Files: []string{file}, RequireExplicitExec: true, Setup: startServers,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": runExits}})
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": runExits, "serves": runServer}})
 }

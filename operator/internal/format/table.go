@@ -15,12 +15,7 @@ const columnGap = 2
 // cell in consecutive rows that have a cell to the right of it: the last cell of a row widens no
 // column. Colors take no room.
 func Table(out io.Writer, writeRows func(w io.Writer)) error {
-	var text bytes.Buffer
-	writeRows(&text)
-	var rows [][]string
-	for line := range strings.Lines(text.String()) {
-		rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
-	}
+	rows := Rows(writeRows)
 	for column := 0; alignColumn(rows, column); column++ {
 	}
 	for _, cells := range rows {
@@ -29,6 +24,16 @@ func Table(out io.Writer, writeRows func(w io.Writer)) error {
 		}
 	}
 	return nil
+}
+
+// Rows returns the cells of the rows that writeRows writes with Row, for an output that is no terminal.
+func Rows(writeRows func(w io.Writer)) (rows [][]string) {
+	var text bytes.Buffer
+	writeRows(&text)
+	for line := range strings.Lines(text.String()) {
+		rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	return rows
 }
 
 // Row writes the cells of one table row. Table returns its errors.

@@ -1,164 +1,45 @@
 package explain
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
-	"plimsoll.dev/plimsoll/operator/internal/admission/explain"
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
+	"plimsoll.dev/plimsoll/operator/internal/cli/explanation"
 	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
-	"plimsoll.dev/plimsoll/operator/internal/format"
-	"plimsoll.dev/plimsoll/operator/internal/scoring/round"
 )
-
-// policyReport is the output of explain policy: the conditions of the policy and its last
-// round. From says if the round comes from the operator or from the hub's objects.
-type policyReport struct {
-	Policy     string            `json:"policy"`
-	Conditions []conditionReport `json:"conditions,omitempty"`
-	Time       time.Time         `json:"time,omitzero"`
-	Refused    bool              `json:"refused,omitempty"`
-	Fresh      int               `json:"freshClusters,omitempty"`
-	Known      int               `json:"knownClusters,omitempty"`
-	Warnings   []string          `json:"warnings,omitempty"`
-	Queries    []queryReport     `json:"queries,omitempty"`
-	Clusters   []clusterReport   `json:"clusters"`
-	From       string            `json:"from"`
-	// NotShown lists information that is missing, with the reason.
-	NotShown []string `json:"notShown,omitempty"`
-}
-
-type conditionReport struct {
-	Type    string    `json:"type"`
-	Status  string    `json:"status"`
-	Reason  string    `json:"reason"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since"`
-}
-
-// queryReport is one query of a round. Score is empty for the freshness query.
-type queryReport struct {
-	Score      string   `json:"score,omitempty"`
-	Query      string   `json:"query"`
-	DurationMS float64  `json:"durationMilliseconds"`
-	Series     int      `json:"series"`
-	Warnings   []string `json:"warnings,omitempty"`
-	Error      string   `json:"error,omitempty"`
-}
 
 func newExplainPolicy(a *command.App) *cobra.Command {
 	var out command.OutputFlag
-	var operator operatorFlags
+	var operator explanation.OperatorFlags
 	cmd := &cobra.Command{
 		Use:               "policy NAME",
 		Short:             "Show the queries of a policy, their results, and the score of each cluster",
-		Long:              "Show the queries of a policy in its last round, their results, and the score of each cluster.\n\n" + operatorHelp,
+		Long:              "Show the queries of a policy in its last round, their results, and the score of each cluster.\n\n" + explanation.OperatorHelp,
 		Args:              command.ExactArgs(1, "the name of a ScoringPolicy"),
 		ValidArgsFunction: hubclient.Complete(a, listPolicyNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
 			}
-			report, err := explainPolicy(cmd.Context(), a, &operator, args[0])
+			c, _, err := hubclient.Connect(a)
 			if err != nil {
 				return err
 			}
-			return out.Print(a.Out, "PolicyExplanation", report, func(w io.Writer) {
-				report.writeSummary(w, a)
-				writeScores(w, report.Clusters, false, a.Now())
-			})
+			report, err := explanation.Policy(cmd.Context(), a, c, &operator, args[0])
+			if err != nil {
+				return err
+			}
+			return out.Print(a.Out, "PolicyExplanation", report, func(w io.Writer) { report.WriteRows(w, a) })
 		},
 	}
 	out.Add(cmd)
-	operator.add(cmd.Flags())
+	operator.Add(cmd.Flags())
 	return cmd
-}
-
-func explainPolicy(ctx context.Context, a *command.App, operator *operatorFlags, name string) (*policyReport, error) {
-	c, _, err := hubclient.Connect(a)
-	if err != nil {
-		return nil, err
-	}
-	policy := &v1alpha1.ScoringPolicy{}
-	if err := c.Get(ctx, client.ObjectKey{Name: name}, policy); err != nil {
-		return nil, hubclient.Reading("ScoringPolicy "+name, err)
-	}
-	report := &policyReport{Policy: name, From: explain.FromOperator}
-	for _, s := range policy.Status.Conditions {
-		report.Conditions = append(report.Conditions, conditionReport{s.Type, string(s.Status), s.Reason, s.Message, s.LastTransitionTime.Time})
-	}
-	err = operator.get(ctx, a, "/explain/policy/"+name, report)
-	if err == nil || operator.isFatal(err) && !errors.Is(err, errUnknownToOperator) {
-		return report, err
-	}
-	report.NotShown = append(report.NotShown, rawNotShown+err.Error())
-	return report, report.readObjects(ctx, c, policy)
-}
-
-// readObjects fills the report from the status of the policy and the published scores.
-func (r *policyReport) readObjects(ctx context.Context, c client.Client, policy *v1alpha1.ScoringPolicy) error {
-	r.From = explain.FromObjects
-	if last := policy.Status.LastRound; last != nil {
-		r.Time = last.Time.Time
-	}
-	r.Warnings = policy.Status.Warnings
-	for _, s := range policy.Status.Scores {
-		q := queryReport{Score: s.Name, Query: s.Query, Series: int(s.Series), Warnings: s.Warnings, Error: s.Error}
-		q.DurationMS = float64(s.DurationMilliseconds)
-		r.Queries = append(r.Queries, q)
-	}
-	published := cmp.Or(policy.Spec.Publish.Name, policy.Name)
-	var err error
-	r.Clusters, err = listPublishedScores(ctx, c, func(s *clusterv1alpha1.AddOnPlacementScore) bool { return s.Name == published })
-	return err
-}
-
-// writeSummary writes everything except the table of scores.
-func (r *policyReport) writeSummary(w io.Writer, a *command.App) {
-	format.Row(w, "Policy:", r.Policy)
-	for _, c := range r.Conditions {
-		text := fmt.Sprintf("%s %s, for %s", a.Paint.State(c.Status), c.Reason, format.Age(a.Now(), c.Since))
-		if c.Message != "" {
-			text += ": " + c.Message
-		}
-		format.Row(w, c.Type+":", text)
-	}
-	if !r.Time.IsZero() {
-		text := format.Age(a.Now(), r.Time) + " ago"
-		if r.From == explain.FromOperator {
-			text += fmt.Sprintf(", %d of %d clusters have fresh data", r.Fresh, len(r.Clusters))
-		}
-		if r.Refused {
-			text += ", not published because too few clusters have fresh data; earlier scores are kept"
-		}
-		format.Row(w, "Last round:", text)
-	}
-	for _, warning := range r.Warnings {
-		format.Row(w, "Warning:", a.Paint.Warning(warning))
-	}
-	for _, q := range r.Queries {
-		format.Row(w, "Query:", cmp.Or(q.Score, round.FreshnessName)+": "+strings.Join(strings.Fields(q.Query), " "))
-		format.Row(w, "", fmt.Sprintf("%d series in %.0f ms", q.Series, q.DurationMS))
-		for _, warning := range q.Warnings {
-			format.Row(w, "", a.Paint.Warning("warning: "+warning))
-		}
-		if q.Error != "" {
-			format.Row(w, "", a.Paint.Bad("error: "+q.Error))
-		}
-	}
-	for _, note := range r.NotShown {
-		format.Row(w, "Not shown:", note)
-	}
 }
 
 func listPolicyNames(ctx context.Context, c client.Client, _ string) (names []string, err error) {

@@ -9,14 +9,14 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/explain"
-	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
+	"plimsoll.dev/plimsoll/operator/internal/cli/explanation"
 	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
 )
 
 func newExplainWorkload(a *command.App) *cobra.Command {
 	var out command.OutputFlag
-	var operator operatorFlags
+	var operator explanation.OperatorFlags
 	cmd := &cobra.Command{
 		Use:   "workload NAME|KIND/NAME",
 		Short: "Show where a workload is placed and why, or what the workload waits for",
@@ -27,7 +27,7 @@ NAME is the name of a Workload. KIND/NAME is the job, such as job/train-1 or ray
 The operator evaluates the gate again, without writing anything, and returns the room, the
 scores and the reservations of each candidate cluster.
 
-` + operatorHelp,
+` + explanation.OperatorHelp,
 		Example: "  kubectl plimsoll explain workload job/train-1 -n team-a",
 		Args:    command.ExactArgs(1, "the name of a workload, or KIND/NAME of a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,11 +43,11 @@ scores and the reservations of each candidate cluster.
 		ValidArgsFunction: hubclient.Complete(a, listWorkloadNames),
 	}
 	out.Add(cmd)
-	operator.add(cmd.Flags())
+	operator.Add(cmd.Flags())
 	return cmd
 }
 
-func explainWorkload(ctx context.Context, a *command.App, operator *operatorFlags, name string) (*explain.Report, error) {
+func explainWorkload(ctx context.Context, a *command.App, operator *explanation.OperatorFlags, name string) (*explain.Report, error) {
 	c, namespace, err := hubclient.Connect(a)
 	if err != nil {
 		return nil, err
@@ -56,39 +56,7 @@ func explainWorkload(ctx context.Context, a *command.App, operator *operatorFlag
 	if err != nil {
 		return nil, err
 	}
-	report := &explain.Report{Owner: hubclient.OwnerOf(wl), Queue: string(wl.Spec.QueueName), From: explain.FromObjects}
-	hub := &hubExplainer{client: c, report: report}
-	hub.readChecks(ctx, wl)
-	err = operator.get(ctx, a, "/explain/workload/"+wl.Namespace+"/"+wl.Name, &report.Explanation)
-	switch {
-	case err != nil && operator.isFatal(err):
-		return nil, err
-	case err != nil:
-		hub.explain(ctx, wl, a.Now(), err.Error())
-	case report.Follower:
-		// Only the leader has decisions. A follower says so in Problem.
-		reason := report.Problem
-		report.Problem = ""
-		hub.explain(ctx, wl, a.Now(), reason)
-	default:
-		report.From = explain.FromOperator
-	}
-	report.Waiting = isWaiting(wl, report.Cluster)
-	return report, nil
-}
-
-// isWaiting reports whether the workload needs a further step. cluster is the
-// placement of the workload, or "".
-func isWaiting(wl *kueue.Workload, cluster string) bool {
-	switch {
-	case kueuestate.IsFinished(wl):
-		return false
-	case !wl.DeletionTimestamp.IsZero():
-		return true
-	case cluster != "":
-		return false
-	}
-	return !kueuestate.IsActive(wl) || !kueuestate.HoldsQuota(wl) || kueuestate.IsEvicted(wl) || !kueuestate.IsAdmitted(wl)
+	return explanation.Workload(ctx, a, c, operator, wl)
 }
 
 // listWorkloadNames returns the names of all workloads and of their owners, as KIND/NAME.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -96,6 +97,22 @@ func RESTConfig(a *command.App) (*rest.Config, error) {
 		return nil, errors.New("no hub is configured: set --kubeconfig or KUBECONFIG")
 	}
 	return config, nil
+}
+
+// WithToken returns an App whose requests to the hub have a bearer token, and no other credential of the command line, of
+// the kubeconfig or of a pod.
+func WithToken(a *command.App, token string) *command.App {
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.KubeConfig, flags.Context, flags.ClusterName, flags.Namespace, flags.Timeout = a.Flags.KubeConfig, a.Flags.Context, a.Flags.ClusterName, a.Flags.Namespace, a.Flags.Timeout
+	flags.APIServer, flags.CAFile, flags.TLSServerName, flags.Insecure = a.Flags.APIServer, a.Flags.CAFile, a.Flags.TLSServerName, a.Flags.Insecure
+	flags.WrapConfigFn = func(c *rest.Config) *rest.Config {
+		anonymous := rest.AnonymousClientConfig(c)
+		anonymous.BearerToken = token
+		return anonymous
+	}
+	app := *a
+	app.Flags = flags
+	return &app
 }
 
 // Connect returns a client of the hub and the namespace of the command line or kubeconfig.

@@ -13,7 +13,7 @@ import (
 
 // FindWorkload returns a workload by its own name, or by KIND/NAME of its owner. Of several
 // workloads of an owner, it returns the current one.
-func FindWorkload(ctx context.Context, c client.Client, namespace, name string) (*kueue.Workload, error) {
+func FindWorkload(ctx context.Context, c client.Reader, namespace, name string) (*kueue.Workload, error) {
 	kind, ownerName, byOwner := strings.Cut(name, "/")
 	if !byOwner {
 		wl := &kueue.Workload{}

@@ -3,31 +3,16 @@ package report
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shadow"
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
 	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
-	"plimsoll.dev/plimsoll/operator/internal/format"
 )
-
-// GateReport is the output of report gate -o json.
-type GateReport struct {
-	Gate string        `json:"gate"`
-	Mode v1alpha1.Mode `json:"mode"`
-	// Passed is the number of workloads of the report.
-	Passed int64 `json:"passed"`
-	// Summary is the report in a few sentences.
-	Summary string `json:"summary"`
-	v1alpha1.GateShadow
-}
 
 // New returns the command report.
 func New(a *command.App) *cobra.Command {
@@ -63,7 +48,7 @@ last report.`,
 			if err != nil {
 				return err
 			}
-			return out.Print(a.Out, "GateReport", r, func(w io.Writer) { r.write(w, out.IsWide(), a.Now()) })
+			return out.Print(a.Out, "GateReport", r, func(w io.Writer) { r.WriteRows(w, out.IsWide(), a.Now()) })
 		},
 		ValidArgsFunction: hubclient.Complete(a, func(ctx context.Context, c client.Client, _ string) (names []string, err error) {
 			gates := &v1alpha1.PlacementGateList{}
@@ -78,7 +63,7 @@ last report.`,
 	return cmd
 }
 
-func read(ctx context.Context, a *command.App, name string) (*GateReport, error) {
+func read(ctx context.Context, a *command.App, name string) (*shadow.GateReport, error) {
 	c, _, err := hubclient.Connect(a)
 	if err != nil {
 		return nil, err
@@ -87,107 +72,5 @@ func read(ctx context.Context, a *command.App, name string) (*GateReport, error)
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, g); err != nil {
 		return nil, hubclient.Reading("PlacementGate "+name, err)
 	}
-	if g.Status.Shadow == nil && g.Spec.Mode == v1alpha1.ModeShadow {
-		return nil, fmt.Errorf("PlacementGate %s has no report yet: the operator has not read it since its mode is Shadow", name)
-	}
-	if g.Status.Shadow == nil {
-		return nil, fmt.Errorf("PlacementGate %s has no report: set spec.mode to Shadow, and look again when workloads have passed", name)
-	}
-	r := &GateReport{Gate: name, Mode: g.Spec.Mode, GateShadow: *g.Status.Shadow}
-	for _, o := range r.Outcomes {
-		r.Passed += o.Workloads
-	}
-	r.Summary = r.summarize()
-	return r, nil
-}
-
-// words for outcomes in the table.
-var words = map[v1alpha1.GateOutcome]string{
-	v1alpha1.OutcomeSameCluster:  "same cluster",
-	v1alpha1.OutcomeOtherCluster: "another cluster",
-	v1alpha1.OutcomeWait:         "would have waited",
-	v1alpha1.OutcomeNever:        "could never start",
-	v1alpha1.OutcomeUndecided:    "not decided",
-	v1alpha1.OutcomeUnplaced:     "ended unplaced",
-}
-
-// summarize states the report in two or three sentences.
-func (r *GateReport) summarize() string {
-	if r.Passed == 0 {
-		return "No workload has started or ended since then."
-	}
-	of := map[v1alpha1.GateOutcome]int64{}
-	var hung, hungSeconds, waited, waitSeconds int64
-	for _, o := range r.Outcomes {
-		of[o.Outcome] = o.Workloads
-		switch o.Outcome {
-		case v1alpha1.OutcomeSameCluster, v1alpha1.OutcomeUnplaced:
-			continue // the gate would have changed nothing
-		case v1alpha1.OutcomeOtherCluster:
-		case v1alpha1.OutcomeWait, v1alpha1.OutcomeNever, v1alpha1.OutcomeUndecided:
-			waited, waitSeconds = waited+o.Workloads, waitSeconds+o.WaitSeconds
-		}
-		hung, hungSeconds = hung+o.Hung, hungSeconds+o.HungDeviceSeconds
-	}
-	text := fmt.Sprintf("%d of %s went where the gate would have sent them.", of[v1alpha1.OutcomeSameCluster], format.Plural(int(r.Passed), "workload"))
-	var changes []string
-	if n := of[v1alpha1.OutcomeOtherCluster]; n > 0 {
-		changes = append(changes, fmt.Sprintf("sent %d to another cluster", n))
-	}
-	if waited > 0 {
-		changes = append(changes, fmt.Sprintf("kept %d waiting for %s in all", waited, format.Seconds(waitSeconds)))
-	}
-	if len(changes) > 0 {
-		text += " It would have " + strings.Join(changes, ", and ") + "."
-	}
-	if hung > 0 {
-		text += fmt.Sprintf(" %d of these hung where they went, for %s device-hours.", hung, hours(hungSeconds))
-	}
-	return text
-}
-
-func hours(deviceSeconds int64) string {
-	return format.Decimal(format.RoundTenth(float64(deviceSeconds) / 3600))
-}
-
-func (r *GateReport) write(w io.Writer, isWide bool, now time.Time) {
-	format.Row(w, "Gate:", r.Gate+", mode "+string(r.Mode))
-	format.Row(w, "Report:", fmt.Sprintf("since %s (%s), of generation %d", format.Time(r.Since.Time), format.Age(now, r.Since.Time), r.Generation))
-	format.Row(w, "Summary:", r.Summary)
-	if len(r.Outcomes) > 0 {
-		format.Row(w, "")
-		format.Row(w, "OUTCOME", "WORKLOADS", "WAIT", "HUNG", "DEVICE-HOURS")
-		for _, o := range r.Outcomes {
-			format.Row(w, words[o.Outcome], fmt.Sprint(o.Workloads), format.Seconds(o.WaitSeconds), fmt.Sprint(o.Hung), hours(o.HungDeviceSeconds))
-		}
-	}
-	latest := slices.Clone(r.Workloads)
-	slices.Reverse(latest)
-	writeWorkloads(w, "WORKLOAD", latest, isWide, now)
-	writeWorkloads(w, "HANGS NOW", r.Hanging, isWide, now)
-}
-
-// maxRows is the number of workloads of a table without -o wide.
-const maxRows = 20
-
-func writeWorkloads(w io.Writer, title string, list []v1alpha1.ShadowWorkload, isWide bool, now time.Time) {
-	if len(list) == 0 {
-		return
-	}
-	if more := len(list) - maxRows; more > 0 && !isWide {
-		list = list[:maxRows]
-		defer format.Row(w, fmt.Sprintf("and %d more, with -o wide", more))
-	}
-	format.Row(w, "")
-	format.Row(w, title, "PASSED", "DEVICES", "WENT TO", "WOULD BE ON", "WAIT", "HUNG", "WHY")
-	for _, row := range list {
-		format.Row(w, row.Workload, format.Age(now, row.Time.Time), fmt.Sprint(row.Devices), orNone(row.Cluster), orNone(row.Would), format.Seconds(row.WaitSeconds), format.Seconds(row.HungSeconds), row.Message)
-	}
-}
-
-func orNone(cluster string) string {
-	if cluster == "" {
-		return "none"
-	}
-	return cluster
+	return shadow.ReportOf(g)
 }

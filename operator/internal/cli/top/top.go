@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,37 +16,11 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/explain"
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
+	"plimsoll.dev/plimsoll/operator/internal/cli/fleet"
 	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
 	"plimsoll.dev/plimsoll/operator/internal/cli/prometheus"
 	"plimsoll.dev/plimsoll/operator/internal/format"
-	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
-
-// Queries of top, over the shipped recording rules. %s is the cluster label. Devices of different
-// resources, such as GPUs and MIG instances, are not added.
-const (
-	freeDevicesQuery  = `sum by (%s, resource, model) (cluster_resource_model:plimsoll_free_devices:sum)`
-	totalDevicesQuery = `sum by (%s, resource, model) (cluster_resource_model:plimsoll_devices:sum)`
-)
-
-// unknownCount stands for a number of devices that no series reports.
-const unknownCount = -1
-
-// topRow is one cluster.
-type topRow struct {
-	Cluster string `json:"cluster"`
-	// Devices by resource and model.
-	Devices []deviceCounts        `json:"devices,omitempty"`
-	Scores  map[string]gate.Score `json:"scores,omitempty"`
-}
-
-// deviceCounts counts the devices of one resource and model. -1 means unknown.
-type deviceCounts struct {
-	Resource string `json:"resource"`
-	Model    string `json:"model"`
-	Free     int    `json:"free"`
-	Total    int    `json:"total"`
-}
 
 // New returns the command top.
 func New(a *command.App) *cobra.Command {
@@ -61,8 +34,9 @@ func New(a *command.App) *cobra.Command {
 		Long: `Show free devices and scores of each cluster.
 
 Scores are read from the hub, if there is one. Free devices are queried from the Prometheus or Thanos of
---prometheus, which must evaluate the shipped recording rules. A warning names each response that
-lacks data: the sums are then too small.`,
+--prometheus, which must evaluate the shipped recording rules. -o wide adds the free devices of the node that
+has most of them, and the devices that no pod can get. A warning names each response that lacks data: the sums
+are then too small.`,
 		Example: "  kubectl plimsoll top --prometheus http://localhost:9090 -o wide",
 		Args:    command.ExactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,7 +60,7 @@ lacks data: the sums are then too small.`,
 	return cmd
 }
 
-func top(ctx context.Context, a *command.App, flags *prometheus.Flags) ([]topRow, error) {
+func top(ctx context.Context, a *command.App, flags *prometheus.Flags) ([]fleet.Cluster, error) {
 	scores, err := readScores(ctx, a)
 	if err != nil && flags.URL == "" {
 		return nil, err
@@ -94,19 +68,13 @@ func top(ctx context.Context, a *command.App, flags *prometheus.Flags) ([]topRow
 	if err != nil {
 		_, _ = fmt.Fprintf(a.ErrOut, "without scores, because the hub can't be read: %v\n", err)
 	}
-	devices := map[string][]deviceCounts{}
+	var devices map[string][]fleet.Devices
 	if flags.URL != "" {
-		if devices, err = queryDevices(ctx, a, flags); err != nil {
+		if devices, err = fleet.QueryDevices(ctx, a, flags); err != nil {
 			return nil, fmt.Errorf("--prometheus: %w", err)
 		}
 	}
-	names := slices.Concat(slices.Collect(maps.Keys(scores)), slices.Collect(maps.Keys(devices)))
-	slices.Sort(names)
-	rows := []topRow{}
-	for _, name := range slices.Compact(names) {
-		rows = append(rows, topRow{Cluster: name, Devices: devices[name], Scores: scores[name]})
-	}
-	return rows, nil
+	return fleet.Clusters(scores, devices), nil
 }
 
 // readScores returns the scores of the hub, by cluster and score key.
@@ -119,116 +87,61 @@ func readScores(ctx context.Context, a *command.App) (map[string]map[string]gate
 	return scores, hubclient.Reading("read hub", err)
 }
 
-// queryDevices returns the devices of each cluster, by resource and model.
-func queryDevices(ctx context.Context, a *command.App, flags *prometheus.Flags) (map[string][]deviceCounts, error) {
-	source, err := flags.ConnectFleet(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	defer source.Client.Close()
-	devices := map[string][]deviceCounts{}
-	add := func(what, expr string, set func(counts *deviceCounts, n int)) error {
-		result, err := source.Client.Query(ctx, fmt.Sprintf(expr, source.Info.ClusterLabel), a.Now())
-		if err != nil {
-			return err
-		}
-		prometheus.WarnIncomplete(a, what, result)
-		source.ByCluster(a, what, result.Samples, func(cluster string, s *query.Sample) {
-			found := deviceCounts{Resource: cmp.Or(s.Labels["resource"], "unknown"), Model: cmp.Or(s.Labels["model"], "unknown"), Free: unknownCount, Total: unknownCount}
-			i, ok := slices.BinarySearchFunc(devices[cluster], found, deviceCounts.compare)
-			if !ok {
-				devices[cluster] = slices.Insert(devices[cluster], i, found)
-			}
-			set(&devices[cluster][i], int(s.Value))
-		})
-		return nil
-	}
-	if err := add("free devices", freeDevicesQuery, func(counts *deviceCounts, n int) { counts.Free = n }); err != nil {
-		return nil, err
-	}
-	return devices, add("total devices", totalDevicesQuery, func(counts *deviceCounts, n int) { counts.Total = n })
-}
-
-// compare orders counts by resource, then by model.
-func (d deviceCounts) compare(other deviceCounts) int {
-	return cmp.Or(cmp.Compare(d.Resource, other.Resource), cmp.Compare(d.Model, other.Model))
-}
-
-func writeTop(w io.Writer, rows []topRow, withDevices, wide bool, now time.Time) {
-	if len(rows) == 0 {
+func writeTop(w io.Writer, clusters []fleet.Cluster, withDevices, wide bool, now time.Time) {
+	if len(clusters) == 0 {
 		return
 	}
 	columns := []string{"CLUSTER", "FREE", "TOTAL", "RESOURCE", "MODEL", "SCORES"}
-	if !withDevices {
+	switch {
+	case !withDevices:
 		columns = []string{"CLUSTER", "SCORES"}
+	case wide:
+		columns = []string{"CLUSTER", "FREE", "TOTAL", "LARGEST FIT", "UNUSABLE", "RESOURCE", "MODEL", "SCORES"}
 	}
 	format.Row(w, columns...)
-	for _, row := range rows {
-		scores := cmp.Or(explain.Scores(row.Scores, now, wide), "none")
+	for _, c := range clusters {
+		scores := cmp.Or(explain.Scores(c.Scores, now, wide), "none")
 		switch {
 		case !withDevices:
-			format.Row(w, row.Cluster, scores)
-		case len(row.Devices) == 0:
-			format.Row(w, row.Cluster, format.Unknown, format.Unknown, format.Unknown, "no devices reported", scores)
+			format.Row(w, c.Cluster, scores)
+		case len(c.Devices) == 0:
+			cells := slices.Repeat([]string{format.Unknown}, len(columns)-3)
+			format.Row(w, append(append([]string{c.Cluster}, cells...), "no devices reported", scores)...)
 		}
-		cluster := row.Cluster
-		for _, counts := range row.Devices {
-			format.Row(w, cluster, formatCount(counts.Free), formatCount(counts.Total), counts.Resource, counts.Model, scores)
-			cluster, scores = "", "" // only in the first row of a cluster
+		name := c.Cluster
+		for _, d := range c.Devices {
+			cells := []string{name, fleet.Count(d.Free), fleet.Count(d.Total)}
+			if wide {
+				cells = append(cells, fleet.Count(d.LargestFit), d.UnusableText())
+			}
+			format.Row(w, append(cells, d.Resource, d.Model, scores)...)
+			name, scores = "", "" // only in the first row of a cluster
 		}
 	}
 	if withDevices {
-		writeFleet(w, rows)
+		writeSums(w, fleet.Sums(clusters), wide)
 	}
 }
 
-func formatCount(n int) string {
-	if n == unknownCount {
-		return format.Unknown
-	}
-	return fmt.Sprint(n)
-}
-
-// writeFleet writes for each resource the sum of all clusters.
-func writeFleet(w io.Writer, rows []topRow) {
-	resources := map[string]bool{}
-	for _, row := range rows {
-		for _, counts := range row.Devices {
-			resources[counts.Resource] = true
+// writeSums writes for each resource the sum of all clusters. The node with most free devices is no sum.
+func writeSums(w io.Writer, sums []fleet.Sum, wide bool) {
+	row := func(name, free, total, resource, models string) {
+		cells := []string{name, free, total}
+		if wide {
+			cells = append(cells, "", "")
 		}
+		format.Row(w, append(cells, resource, models)...)
 	}
-	if len(resources) == 0 {
-		format.Row(w, "fleet", format.Unknown, format.Unknown, format.Unknown, "no devices reported")
+	if len(sums) == 0 {
+		row("fleet", format.Unknown, format.Unknown, format.Unknown, "no devices reported")
 	}
-	fleet := "fleet"
-	for _, resource := range slices.Sorted(maps.Keys(resources)) {
-		free, total, models := sumDevices(rows, resource)
-		format.Row(w, fleet, fmt.Sprint(free), fmt.Sprint(total), resource, models)
-		fleet = "" // only in the first row
-	}
-}
-
-// sumDevices returns the sums of all clusters for a resource. Clusters with unknown counts are excluded
-// and listed.
-func sumDevices(rows []topRow, resource string) (free, total int, models string) {
-	var excluded []string
-	for _, row := range rows {
-		sum, isKnown := deviceCounts{}, len(row.Devices) > 0
-		for _, counts := range row.Devices {
-			if counts.Resource == resource {
-				isKnown = isKnown && counts.Free != unknownCount && counts.Total != unknownCount
-				sum.Free, sum.Total = sum.Free+counts.Free, sum.Total+counts.Total
-			}
+	name := "fleet"
+	for _, s := range sums {
+		models := "all models"
+		if len(s.Without) > 0 {
+			models += ", without " + strings.Join(s.Without, ", ")
 		}
-		if !isKnown {
-			excluded = append(excluded, row.Cluster)
-			continue
-		}
-		free, total = free+sum.Free, total+sum.Total
+		row(name, fmt.Sprint(s.Free), fmt.Sprint(s.Total), s.Resource, models)
+		name = "" // only in the first row
 	}
-	models = "all models"
-	if len(excluded) > 0 {
-		models += ", without " + strings.Join(excluded, ", ")
-	}
-	return free, total, models
 }

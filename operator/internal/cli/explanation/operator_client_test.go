@@ -1,4 +1,4 @@
-package explain
+package explanation
 
 import (
 	"net/http"

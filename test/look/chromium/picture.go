@@ -1,4 +1,4 @@
-package main
+package chromium
 
 import (
 	"image"
@@ -7,12 +7,8 @@ import (
 	"os"
 )
 
-// pictureHeight is the height in pixels of a picture for documents: the upper part of a
-// dashboard.
-const pictureHeight = 1280
-
-// crop copies the upper part of a picture.
-func crop(from, to string) error {
+// Crop copies the upper part of a picture, of at most this height in pixels, with 256 colors.
+func Crop(from, to string, height int) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
@@ -22,7 +18,7 @@ func crop(from, to string) error {
 	if err != nil {
 		return err
 	}
-	part := image.NewPaletted(image.Rect(0, 0, full.Bounds().Dx(), min(full.Bounds().Dy(), pictureHeight)), paletteOf(full))
+	part := image.NewPaletted(image.Rect(0, 0, full.Bounds().Dx(), min(full.Bounds().Dy(), height)), paletteOf(full))
 	draw.Draw(part, part.Bounds(), full, full.Bounds().Min, draw.Src)
 	out, err := os.Create(to)
 	if err != nil {

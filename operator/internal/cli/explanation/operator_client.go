@@ -1,4 +1,4 @@
-package explain
+package explanation
 
 import (
 	"cmp"
@@ -20,10 +20,10 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
 )
 
-// operatorHelp explains how the operator is reached. The service proxy of the API server is
+// OperatorHelp explains how the operator is reached. The service proxy of the API server is
 // no alternative: it removes the credentials from each request, and the listener requires
 // authentication.
-const operatorHelp = `The details come from the operator. The command reaches it through the API server, as
+const OperatorHelp = `The details come from the operator. The command reaches it through the API server, as
 kubectl port-forward does, and with your own token. That needs, in the operator's namespace,
 the Role plimsoll-explainer, and for kubeconfigs with a client certificate also
 plimsoll-explainer-token. If the operator can't be reached, the output says why, and comes
@@ -32,20 +32,24 @@ from the objects on the hub.`
 // operatorTimeout is the limit for a request to the operator.
 const operatorTimeout = 15 * time.Second
 
-// operatorFlags configure the connection to the metrics listener of the operator.
-type operatorFlags struct {
+// OperatorFlags configure the connection to the metrics listener of the operator.
+type OperatorFlags struct {
 	namespace              string
 	url, tokenFile, caFile string
 	insecure               bool
 }
 
-func (o *operatorFlags) add(flags *pflag.FlagSet) {
+// Add adds the flags to a command.
+func (o *OperatorFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "operator-namespace", "plimsoll-system", "namespace of the operator's pods")
 	flags.StringVar(&o.url, "operator-url", "", "base URL of the operator's metrics listener, if it does not run as a pod of the hub")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with a bearer token for --operator-url")
 	flags.StringVar(&o.caFile, "operator-ca-file", "", "file with the CA of the listener's certificate")
 	flags.BoolVar(&o.insecure, "operator-insecure", false, "accept any certificate of the listener, such as a self-signed one")
 }
+
+// HasAddress reports whether the flags have an address of the operator or a token for it.
+func (o *OperatorFlags) HasAddress() bool { return o.url != "" || o.tokenFile != "" }
 
 // errUnknownToOperator means that the operator has no explanation for an object.
 var errUnknownToOperator = errors.New("unknown to the operator")
@@ -57,14 +61,14 @@ func (e followerError) Error() string { return string(e) }
 
 // isFatal reports whether a failure to get an explanation fails the command: the user has named
 // the operator's address, and no operator responds there.
-func (o *operatorFlags) isFatal(err error) bool {
+func (o *OperatorFlags) isFatal(err error) bool {
 	var follower followerError
 	return o.url != "" && !errors.As(err, &follower)
 }
 
 // get decodes the JSON document at path into v. The error is errUnknownToOperator if the
 // operator has no such document.
-func (o *operatorFlags) get(ctx context.Context, a *command.App, path string, v any) error {
+func (o *OperatorFlags) get(ctx context.Context, a *command.App, path string, v any) error {
 	base := cmp.Or(strings.TrimSuffix(o.url, "/"), "https://"+hubclient.OperatorName)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 	if err != nil {
@@ -126,7 +130,7 @@ func checkStatus(resp *http.Response) error {
 	return fmt.Errorf("the operator responded with status %s: %s", resp.Status, text)
 }
 
-func (o *operatorFlags) httpClient() (*http.Client, error) {
+func (o *OperatorFlags) httpClient() (*http.Client, error) {
 	config := &tls.Config{InsecureSkipVerify: o.insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // only with --operator-insecure
 	if o.caFile != "" {
 		pem, err := os.ReadFile(o.caFile)

@@ -1,4 +1,4 @@
-package explain
+package explanation
 
 import (
 	"context"
@@ -26,9 +26,10 @@ import (
 // hubExplainer explains a workload from the objects on the hub. Facts that it can't
 // read are listed in the report's NotShown, and the explanation goes on without them.
 type hubExplainer struct {
-	client client.Client
+	client client.Reader
 	report *explain.Report
 	stand  gate.Snapshot
+	checks kueuestate.Checks
 	// config is the MultiKueueConfig of the workload's MultiKueue check. It is nil if
 	// the workload has no such check, or if the config can't be read.
 	config *kueue.MultiKueueConfig
@@ -47,7 +48,7 @@ func (h *hubExplainer) noteFailure(err error) bool {
 // PlacementGates and of MultiKueue among them. AdmissionChecks are cluster-scoped: a user
 // with a RoleBinding can't read them. The report notes that once, and lists all checks.
 func (h *hubExplainer) readChecks(ctx context.Context, wl *kueue.Workload) {
-	checks, _ := kueuestate.ChecksOf(wl, func(name string) (*kueue.AdmissionCheck, error) {
+	h.checks, _ = kueuestate.ChecksOf(wl, func(name string) (*kueue.AdmissionCheck, error) {
 		check := &kueue.AdmissionCheck{}
 		if !h.stand.ChecksUnknown {
 			_, err := hubstate.Find(ctx, h.client, client.ObjectKey{Name: name}, check)
@@ -55,11 +56,11 @@ func (h *hubExplainer) readChecks(ctx context.Context, wl *kueue.Workload) {
 		}
 		return check, nil
 	})
-	h.stand.Own, h.stand.MultiKueue, h.stand.Config = checks.Own, checks.MultiKueue, checks.Config
+	h.stand.Own, h.stand.MultiKueue, h.stand.Config = h.checks.Own, h.checks.MultiKueue, h.checks.Config
 	for _, state := range wl.Status.AdmissionChecks {
-		entry := explain.Check{Name: string(state.Name), State: string(state.State), Message: state.Message, Ours: slices.Contains(checks.Own, string(state.Name))}
+		entry := explain.Check{Name: string(state.Name), State: string(state.State), Message: state.Message, Ours: slices.Contains(h.checks.Own, string(state.Name))}
 		if entry.Ours {
-			h.report.Gate, h.report.State, h.report.Message = checks.Gates[entry.Name], entry.State, entry.Message
+			h.report.Gate, h.report.State, h.report.Message = h.checks.Gates[entry.Name], entry.State, entry.Message
 		}
 		h.report.Checks = append(h.report.Checks, entry)
 	}
@@ -87,22 +88,27 @@ func (h *hubExplainer) readMultiKueue(ctx context.Context) {
 	}
 }
 
-// explain fills in the report's explanation as far as the hub's objects allow. reason is why
-// the operator does not explain the workload.
-func (h *hubExplainer) explain(ctx context.Context, wl *kueue.Workload, now time.Time, reason string) {
+// readState reads how far the workload is, except its gate.
+func (h *hubExplainer) readState(ctx context.Context, wl *kueue.Workload) {
 	e := &h.report.Explanation
 	e.Workload, e.Nominated = client.ObjectKeyFromObject(wl).String(), wl.Status.NominatedClusterNames
-	e.Cluster = kueuestate.Checks{Own: h.stand.Own, MultiKueue: h.stand.MultiKueue}.PlacedCluster(wl)
+	e.Cluster = h.checks.PlacedCluster(wl)
 	var err error
 	if e.Dispatch, err = dispatch.Decode(wl.Annotations); err != nil {
 		e.Problem = err.Error()
 	}
 	h.readMultiKueue(ctx)
 	h.stand.Workload, h.stand.Cluster, h.stand.Dispatch = wl, e.Cluster, e.Dispatch
+}
+
+// explain fills in the report's explanation as far as the hub's objects allow. reason is why
+// the operator does not explain the workload.
+func (h *hubExplainer) explain(ctx context.Context, wl *kueue.Workload, now time.Time, reason string) {
+	e := &h.report.Explanation
+	h.readState(ctx, wl)
 	scores, err := hubclient.ReadScores(ctx, h.client)
 	h.noteFailure(err)
 	if g := h.readGate(ctx); g != nil {
-		h.stand.Period = gate.PeriodOf(&g.Spec)
 		h.explainClusters(ctx, wl, g, scores, now)
 	}
 	wait := h.stand.Wait(now)
@@ -163,7 +169,7 @@ func (h *hubExplainer) readCandidates(ctx context.Context, g *v1alpha1.Placement
 	return candidates, true
 }
 
-// readGate reads the PlacementGate of the workload's check and reports why the gate is
+// readGate reads the PlacementGate of the workload's check and its period, and reports why the gate is
 // not ready. It returns nil if there is no gate, or if the gate can't be read.
 func (h *hubExplainer) readGate(ctx context.Context) *v1alpha1.PlacementGate {
 	if h.report.Gate == "" {
@@ -178,6 +184,7 @@ func (h *hubExplainer) readGate(ctx context.Context) *v1alpha1.PlacementGate {
 		h.report.Problem = "PlacementGate " + h.report.Gate + " does not exist"
 		return nil
 	}
+	h.stand.Period = gate.PeriodOf(&g.Spec)
 	if c := apimeta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
 		h.report.Problem = fmt.Sprintf("PlacementGate %s is not ready: %s", g.Name, c.Message)
 	}

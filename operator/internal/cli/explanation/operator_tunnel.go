@@ -1,4 +1,4 @@
-package explain
+package explanation
 
 import (
 	"context"
@@ -43,7 +43,7 @@ const (
 //
 // The operator reviews the token of each request. Kubeconfigs with a client certificate have
 // none: the client then requests one for the ServiceAccount plimsoll-explainer.
-func (o *operatorFlags) tunnelClient(ctx context.Context, a *command.App) (*http.Client, error) {
+func (o *OperatorFlags) tunnelClient(ctx context.Context, a *command.App) (*http.Client, error) {
 	config, err := hubclient.RESTConfig(a)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (o *operatorFlags) tunnelClient(ctx context.Context, a *command.App) (*http
 // findPod returns a running pod with the operator's ServiceAccount, and its port. The caller's
 // token goes to it: other pods with the operator's label don't get it. With several replicas, it is
 // the leader: only the leader has rounds and decisions.
-func (o *operatorFlags) findPod(ctx context.Context, hub client.Client) (name string, port int32, err error) {
+func (o *OperatorFlags) findPod(ctx context.Context, hub client.Client) (name string, port int32, err error) {
 	var pods corev1.PodList
 	err = hub.List(ctx, &pods, client.InNamespace(o.namespace), client.MatchingLabels{"app.kubernetes.io/name": hubclient.OperatorName})
 	if err != nil {
@@ -112,7 +112,7 @@ func (o *operatorFlags) findPod(ctx context.Context, hub client.Client) (name st
 }
 
 // requestToken returns a short-lived token of the ServiceAccount plimsoll-explainer.
-func (o *operatorFlags) requestToken(ctx context.Context, hub client.Client) (string, error) {
+func (o *OperatorFlags) requestToken(ctx context.Context, hub client.Client) (string, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: explainerName}}
 	seconds := int64(600) // the shortest that the API server accepts
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
@@ -124,14 +124,14 @@ func (o *operatorFlags) requestToken(ctx context.Context, hub client.Client) (st
 }
 
 // explainForbidden replaces a Forbidden error by the missing right and its remedy.
-func (o *operatorFlags) explainForbidden(right string, err error) error {
+func (o *OperatorFlags) explainForbidden(right string, err error) error {
 	if apierrors.IsForbidden(err) {
 		return o.missingRight(right)
 	}
 	return fmt.Errorf("%s in namespace %s: %w", right, o.namespace, err)
 }
 
-func (o *operatorFlags) missingRight(right string) error {
+func (o *OperatorFlags) missingRight(right string) error {
 	role := explainerName
 	if strings.Contains(right, "token") {
 		role = explainerName + "-token"

@@ -1,0 +1,48 @@
+package fleet
+
+import (
+	"maps"
+	"slices"
+)
+
+// Sum has the devices of one resource in all clusters.
+type Sum struct {
+	Resource    string
+	Free, Total int
+	// Without are the clusters that are not counted, because their devices are unknown.
+	Without []string
+}
+
+// Sums returns the sum of each resource, by name. It is empty if no cluster reports devices.
+func Sums(clusters []Cluster) (sums []Sum) {
+	resources := map[string]bool{}
+	for _, c := range clusters {
+		for _, d := range c.Devices {
+			resources[d.Resource] = true
+		}
+	}
+	for _, resource := range slices.Sorted(maps.Keys(resources)) {
+		sum := Sum{Resource: resource}
+		for _, c := range clusters {
+			sum.add(c)
+		}
+		sums = append(sums, sum)
+	}
+	return sums
+}
+
+// add counts the devices of a cluster. A cluster without devices of the resource counts 0 if it reports others.
+func (s *Sum) add(c Cluster) {
+	free, total, isKnown := 0, 0, len(c.Devices) > 0
+	for _, d := range c.Devices {
+		if d.Resource == s.Resource {
+			isKnown = isKnown && d.Free != UnknownCount && d.Total != UnknownCount
+			free, total = free+d.Free, total+d.Total
+		}
+	}
+	if !isKnown {
+		s.Without = append(s.Without, c.Cluster)
+		return
+	}
+	s.Free, s.Total = s.Free+free, s.Total+total
+}
