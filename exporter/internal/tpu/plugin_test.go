@@ -45,7 +45,7 @@ func TestReadPluginMetrics(t *testing.T) {
 	for _, tc := range []struct{ name, response, err string }{
 		{"forbidden", "", "403 Forbidden"},
 		{"not the text format", "<html>", "text format parsing error"},
-		{"too large", strings.Repeat("#"+strings.Repeat(" ", 1022)+"\n", maxPluginBytes>>9), "exceeds 4 MiB"},
+		{"too large", strings.Repeat("#", maxPluginBytes+1), "exceeds 4 MiB"},
 		{"missing chip", `tensorcore_utilization_node{accelerator_id="123-4"} 1` + "\n", "1 values for 2 chips"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -50,14 +50,14 @@ func TestSnapshotsAreLimitedAndExpire(t *testing.T) {
 		}
 		first.keep(2 * time.Minute) // a slow read
 		time.Sleep(90 * time.Second)
-		if len(s.byUser) != 1 {
-			t.Errorf("%d snapshots are kept", len(s.byUser))
+		if n := s.count(); n != 1 {
+			t.Errorf("%d snapshots are kept", n)
 		}
 		if again, _ := s.of(userOf("")); again != first {
 			t.Error("a snapshot with a slow read expires early")
 		}
 		time.Sleep(time.Minute)
-		if len(s.byUser) != 0 {
+		if s.count() != 0 {
 			t.Error("an expired snapshot is kept")
 		}
 	})
@@ -93,4 +93,10 @@ func TestKeysOfTheBrowserAreValidOnce(t *testing.T) {
 	if !k.isValid(once) || k.isValid(once) || k.isValid("") {
 		t.Error("the key of the browser's command line")
 	}
+}
+
+func (s *snapshots) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byUser)
 }
