@@ -183,7 +183,7 @@ func TestFailingFleetRequirement(t *testing.T) {
 		mode v1alpha1.StaleMode
 		want string
 	}{
-		{"failing-closed", v1alpha1.StaleClosed, "Pending: fleet " + requirementWithoutResult("freeze") + "; conditions/freeze: too heavy"},
+		{"failing-closed", v1alpha1.StaleClosed, "Pending: fleet " + requirementWithoutResult("freeze") + "; requirements/freeze: too heavy"},
 		{"failing-open", v1alpha1.StaleOpen, "Ready: " + hasRoom("failing-open-1", 9) + quotaUnknown + "; " + requirementWithoutResult("freeze") + " and onStale is Open"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
