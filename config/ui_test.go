@@ -36,7 +36,7 @@ func TestUIHasNoRights(t *testing.T) {
 			t.Errorf("%T grants rights", o)
 		case *networkingv1.NetworkPolicy:
 			found = true
-			want := []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"plimsoll.dev/ui-proxy": "true"}}}}
+			want := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"plimsoll.dev/ui-proxy": "true"}}}}
 			if len(o.Spec.Ingress) != 1 || cmp.Diff(want, o.Spec.Ingress[0].From) != "" {
 				t.Errorf("others than the proxy reach the pages: %+v", o.Spec.Ingress)
 			}
