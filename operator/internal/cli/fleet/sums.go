@@ -5,10 +5,16 @@ import (
 	"slices"
 )
 
-// Sum has the devices of one resource in all clusters.
+// Number is a number of devices, or UnknownCount.
+type Number int
+
+// String formats the number like Count.
+func (n Number) String() string { return Count(int(n)) }
+
+// Sum has the devices of one resource in all clusters. They are unknown if no cluster is counted.
 type Sum struct {
 	Resource    string
-	Free, Total int
+	Free, Total Number
 	// Without are the clusters that are not counted, because their devices are unknown.
 	Without []string
 }
@@ -25,6 +31,9 @@ func Sums(clusters []Cluster) (sums []Sum) {
 		sum := Sum{Resource: resource}
 		for _, c := range clusters {
 			sum.add(c)
+		}
+		if len(sum.Without) == len(clusters) {
+			sum.Free, sum.Total = UnknownCount, UnknownCount
 		}
 		sums = append(sums, sum)
 	}
@@ -44,5 +53,5 @@ func (s *Sum) add(c Cluster) {
 		s.Without = append(s.Without, c.Cluster)
 		return
 	}
-	s.Free, s.Total = s.Free+free, s.Total+total
+	s.Free, s.Total = s.Free+Number(free), s.Total+Number(total)
 }

@@ -21,7 +21,10 @@ func fleetPage(ctx context.Context, v *view, q url.Values) *page {
 	p := &page{Title: "Fleet", Fields: []field{{"q", "Filter", q.Get("q")}}}
 	managed := v.managedClusters(ctx)
 	found, err := v.scores(ctx)
-	v.missing("scores", err)
+	noScores, noDevices := "none", "no devices reported"
+	if v.missing("scores", err) {
+		noScores = format.Unknown
+	}
 	scores := map[string]map[string]gate.Score{}
 	for name := range managed {
 		scores[name] = nil
@@ -30,23 +33,25 @@ func fleetPage(ctx context.Context, v *view, q url.Values) *page {
 		scores[name] = of
 	}
 	devices, err := v.devices(ctx)
-	if err != nil {
+	sums := section{Title: "All clusters", Head: []string{"RESOURCE", "FREE", "TOTAL", "WITHOUT"}}
+	switch {
+	case err != nil:
 		v.notes.add("devices are unknown: " + err.Error())
+		noDevices = format.Unknown
+		sums.Text = "Free and total devices are unknown."
+	case len(devices) == 0:
+		sums.Text = "No cluster reports devices."
 	}
 	clusters := fleet.Clusters(scores, devices)
-	sums := section{Title: "All clusters", Head: []string{"RESOURCE", "FREE", "TOTAL", "WITHOUT"}}
 	for _, s := range fleet.Sums(clusters) {
-		sums.Rows = append(sums.Rows, texts(s.Resource, fleet.Count(s.Free), fleet.Count(s.Total), cmp.Or(format.Abbreviate(s.Without), "-")))
-	}
-	if len(sums.Rows) == 0 {
-		sums.Text = "No cluster reports devices."
+		sums.Rows = append(sums.Rows, texts(s.Resource, s.Free.String(), s.Total.String(), cmp.Or(format.Abbreviate(s.Without), "-")))
 	}
 	table := section{Title: "Clusters", Head: []string{"CLUSTER", "STATE", "MODEL", "FREE", "TOTAL", "LARGEST FIT", "UNUSABLE", "RESOURCE", "SCORES"}}
 	for _, c := range clusters {
-		state, of := stateOf(managed[c.Cluster]), text(cmp.Or(explain.Scores(c.Scores, v.app.Now(), false), "none"))
+		state, of := stateOf(managed[c.Cluster]), text(cmp.Or(explain.Scores(c.Scores, v.app.Now(), false), noScores))
 		if len(c.Devices) == 0 {
 			unknown := text(format.Unknown)
-			table.Rows = append(table.Rows, []cell{text(c.Cluster), state, text("no devices reported"), unknown, unknown, unknown, unknown, unknown, of})
+			table.Rows = append(table.Rows, []cell{text(c.Cluster), state, text(noDevices), unknown, unknown, unknown, unknown, unknown, of})
 		}
 		for _, d := range c.Devices {
 			unusable := text(d.UnusableText())
