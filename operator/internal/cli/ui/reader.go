@@ -25,6 +25,9 @@ type reader struct {
 	snapshot *snapshot
 }
 
+// listLimit is the number of objects of one response of the hub.
+const listLimit = 500
+
 // kindList has the objects of a kind, and a map from names to them.
 type kindList struct {
 	objects []runtime.Object
@@ -34,25 +37,38 @@ type kindList struct {
 // list returns the objects of a kind in a namespace; "" = all.
 func (r reader) list(ctx context.Context, gvk schema.GroupVersionKind, namespace string) (kindList, error) {
 	found, err := remember(ctx, r.snapshot, "list "+gvk.String()+" "+namespace, func(ctx context.Context) (kindList, error) {
-		object, err := hubclient.Scheme.New(gvk)
-		if err != nil {
-			return kindList{}, err
-		}
-		list := object.(client.ObjectList) //nolint:forcetypeassert // callers pass kinds of lists
-		if err := r.hub.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return kindList{}, err
-		}
 		found := kindList{byName: map[string]client.Object{}}
-		found.objects, err = meta.ExtractList(list)
-		for _, o := range found.objects {
-			if wl, ok := o.(*kueue.Workload); ok {
-				kueuestate.Trim(wl) // most of the memory is for what no page shows
+		for next := ""; ; {
+			object, err := hubclient.Scheme.New(gvk)
+			if err != nil {
+				return kindList{}, err
 			}
-			found.byName[o.(client.Object).GetName()] = o.(client.Object) //nolint:forcetypeassert // all items are objects
+			list := object.(client.ObjectList) //nolint:forcetypeassert // callers pass kinds of lists
+			if err := r.hub.List(ctx, list, client.InNamespace(namespace), client.Limit(listLimit), client.Continue(next)); err != nil {
+				return kindList{}, err
+			}
+			objects, err := meta.ExtractList(list)
+			if err != nil {
+				return kindList{}, err
+			}
+			found.add(objects)
+			if next = list.GetContinue(); next == "" {
+				return found, nil
+			}
 		}
-		return found, err
 	})
 	return found, r.note(err)
+}
+
+// add adds the objects of a response, without what no page shows: it would be most of the memory.
+func (l *kindList) add(objects []runtime.Object) {
+	for _, o := range objects {
+		if wl, ok := o.(*kueue.Workload); ok {
+			kueuestate.Trim(wl)
+		}
+		l.byName[o.(client.Object).GetName()] = o.(client.Object) //nolint:forcetypeassert // all items are objects
+	}
+	l.objects = append(l.objects, objects...)
 }
 
 // note remembers that the hub does not accept the credentials.
