@@ -79,7 +79,7 @@ func order(all []*waiting, now time.Time) {
 	}
 }
 
-// aging is that of the gate; 0 = the gate can't be read.
+// aging is that of the gate; 0 = the gate can't be read, and the place is unknown.
 func (w *waiting) aging() time.Duration {
 	if w.Gate == nil {
 		return 0
@@ -87,19 +87,25 @@ func (w *waiting) aging() time.Duration {
 	return gate.RulesOf(&w.Gate.Spec).Hold.Aging
 }
 
-// placeText says before whom the workload is decided.
-func (w *waiting) placeText() string {
-	switch {
-	case w.gateName == "":
+// placeText says before whom the workload is decided, among those in a namespace; "" = all.
+func (w *waiting) placeText(namespace string) string {
+	if w.gateName == "" || w.Gate == nil {
 		return format.Unknown
-	case w.after == "":
-		return fmt.Sprintf("1 of %d at gate %s", w.places, w.gateName)
 	}
-	return fmt.Sprintf("%d of %d at gate %s, after %s", w.place, w.places, w.gateName, w.after)
+	place := fmt.Sprintf("%d of %d", w.place, w.places)
+	if namespace != "" {
+		place += " of those in " + namespace
+	}
+	place += " at gate " + w.gateName
+	if w.after != "" {
+		place += ", after " + w.after
+	}
+	return place
 }
 
-// startText is the latest start, if a gate holds a cluster for the workload and knows when it becomes free.
-func (w *waiting) startText() string {
+// startText is the latest start, if a gate holds a cluster for the workload and knows when it becomes free. A time that has
+// passed is none.
+func (w *waiting) startText(now time.Time) string {
 	if w.Gate == nil {
 		return format.Unknown
 	}
@@ -108,7 +114,7 @@ func (w *waiting) startText() string {
 			continue
 		}
 		text := format.Unknown
-		if h.StartsBy != nil {
+		if h.StartsBy != nil && h.StartsBy.After(now) {
 			text = "by " + format.Time(h.StartsBy.Time)
 		}
 		text += " on " + h.Cluster

@@ -46,7 +46,7 @@ func queuePage(ctx context.Context, v *view, q url.Values) *page {
 		order(all, v.app.Now())
 		var rows [][]cell
 		for _, w := range all {
-			rows = append(rows, v.waitingRow(w))
+			rows = append(rows, v.waitingRow(w, namespace))
 		}
 		return queue{rows, lacking}, nil
 	})
@@ -59,7 +59,11 @@ func queuePage(ctx context.Context, v *view, q url.Values) *page {
 		v.notes.add(note)
 	}
 	if len(found.rows) == 0 {
-		p.Sections = []section{{Text: "No job waits."}}
+		none := "No job waits."
+		if namespace != "" {
+			none = "No job waits in namespace " + format.Printable(namespace) + ", if the hub has it."
+		}
+		p.Sections = []section{{Text: none}}
 		return p
 	}
 	table.Rows = found.rows
@@ -67,7 +71,7 @@ func queuePage(ctx context.Context, v *view, q url.Values) *page {
 	return p
 }
 
-func (v *view) waitingRow(w *waiting) []cell {
+func (v *view) waitingRow(w *waiting, namespace string) []cell {
 	wl := w.workload
 	job := linked(cmp.Or(hubclient.OwnerOf(wl), wl.Name), "job", url.Values{"namespace": {wl.Namespace}, "name": {wl.Name}})
 	why := toned("warning", w.For)
@@ -78,5 +82,5 @@ func (v *view) waitingRow(w *waiting) []cell {
 	if wl.Spec.Priority != nil {
 		priority = strconv.Itoa(int(*wl.Spec.Priority))
 	}
-	return []cell{job, text(wl.Namespace), why, text(format.Age(v.app.Now(), w.since)), text(w.placeText()), text(w.startText()), text(w.Next), text(string(wl.Spec.QueueName)), text(priority)}
+	return []cell{job, text(wl.Namespace), why, text(format.Age(v.app.Now(), w.since)), text(w.placeText(namespace)), text(w.startText(v.app.Now())), text(w.Next), text(string(wl.Spec.QueueName)), text(priority)}
 }
