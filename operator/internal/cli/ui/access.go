@@ -70,16 +70,19 @@ func (k *keyAccess) isValid(key string) bool {
 func isEqual(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 func (k *keyAccess) admit(w http.ResponseWriter, r *http.Request) (string, bool) {
-	hosts := []string{fmt.Sprintf("127.0.0.1:%d", k.port), fmt.Sprintf("localhost:%d", k.port), fmt.Sprintf("[::1]:%d", k.port)}
+	hosts := []string{fmt.Sprintf("127.0.0.1:%d", k.port), fmt.Sprintf("localhost:%d", k.port)}
 	if !slices.Contains(hosts, strings.ToLower(r.Host)) {
 		http.Error(w, "this address is not served: use the one that kubectl plimsoll ui printed", http.StatusMisdirectedRequest)
 		return "", false
 	}
 	name := fmt.Sprintf("plimsoll-ui-%d", k.port) // browsers send cookies to all ports of a host
-	if cookie, err := r.Cookie(name); err == nil && isEqual(cookie.Value, k.key) {
+	cookie, err := r.Cookie(name)
+	isKnown := err == nil && isEqual(cookie.Value, k.key)
+	query := r.URL.Query()
+	if isKnown && !query.Has("key") {
 		return "", true
 	}
-	if k.isValid(r.URL.Query().Get("key")) {
+	if k.isValid(query.Get("key")) || isKnown { // the address bar must not show the key
 		http.SetCookie(w, &http.Cookie{Name: name, Value: k.key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return "", false
