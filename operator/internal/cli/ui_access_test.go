@@ -75,6 +75,19 @@ func TestUIAccess(t *testing.T) {
 	}
 }
 
+// The pages are served while the command that opens the browser runs, which some keep until the browser ends.
+func TestUIServesWhileTheBrowserRuns(t *testing.T) {
+	h := newUIHub(t, nil)
+	for _, name := range []string{"xdg-open", "open"} {
+		opener := h.write(t, filepath.Join("bin", name), "#!/bin/sh\nexec tail -f /dev/null\n")
+		if err := os.Chmod(opener, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", filepath.Join(h.dir, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	wants(t, h.open(t, "--open")("/queue"), "job/train-1")
+}
+
 // bearer sets the token of a request.
 func bearer(token string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
@@ -84,7 +97,7 @@ func bearer(token string) func(*http.Request) {
 func TestUIPassesTokensThrough(t *testing.T) {
 	h := newUIHub(t, nil)
 	h.valid = "of-ann"
-	base := "http://" + h.serve(t, "--listen", "127.0.0.1:0", "--token-passthrough", "--prometheus", h.prometheus, "--refresh", "1h")
+	base := "http://" + h.serve(t, "--listen", "127.0.0.1:0", "--token-passthrough", "--prometheus", h.prometheus, "--refresh", "2m")
 	for name, tc := range map[string]struct {
 		change func(*http.Request)
 		status int
@@ -119,7 +132,7 @@ func TestUIPassesTokensThrough(t *testing.T) {
 
 func TestUIUsersShareNothing(t *testing.T) {
 	h := newUIHub(t, nil)
-	base := "http://" + h.serve(t, "--listen", "127.0.0.1:0", "--token-passthrough", "--prometheus", h.prometheus, "--refresh", "1h")
+	base := "http://" + h.serve(t, "--listen", "127.0.0.1:0", "--token-passthrough", "--prometheus", h.prometheus, "--refresh", "2m")
 	for i, token := range []string{"of-ann", "of-bob", "of-ann"} {
 		page, _, err := get(http.DefaultClient, base+"/queue", bearer(token))
 		if err != nil || !strings.Contains(page, "train-1") {
@@ -272,7 +285,7 @@ func TestUIStreams(t *testing.T) {
 				if err == io.EOF || err != nil {
 					t.Fatal(err)
 				}
-				if !bytes.HasPrefix(line, []byte(":")) && !bytes.HasPrefix(line, []byte("data: ")) && len(line) > 1 {
+				if !bytes.HasPrefix(line, []byte("event: time")) && !bytes.HasPrefix(line, []byte("data: ")) && len(line) > 1 {
 					t.Fatalf("a stream sends %q", line)
 				}
 				found = bytes.Contains(line, []byte(text))
@@ -285,7 +298,7 @@ func TestUIStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	until("best is cluster4 with 7")
-	until("nothing has changed")
+	until("event: time")
 	if n, most := h.lists.Load(), int32(time.Since(began)/refresh)+2; n > most {
 		t.Errorf("workloads were listed %d times for %d streams, want %d at most", n, len(streams), most)
 	}

@@ -177,6 +177,8 @@ func TestUIPages(t *testing.T) {
 		t.Error("a running job is among those that wait")
 	}
 	wants(t, read("/queue?namespace=team-b&q=QUOTA"), `1 to 1 of 1 that match, of 2 in all .*job/sweep-3`)
+	wants(t, read("/queue?namespace=team-a"), `job/large team-a .* 1 of 2 of those in team-a at gate gpu`)
+	wants(t, read("/queue?namespace=team-x"), `No job waits in namespace team-x, if the hub has it`)
 	wants(t, read("/queue?q=nothing-has-this"), `None of 5 matches`)
 	wants(t, read("/job?namespace=team-b&name=job/serve-1"), `Submitted 2026-03-01 11:50:00Z to queue gpu, priority 0; evicted since then: PodsReadyTimeout 1 time Quota reserved 2026-03-01 11:56:00Z .*Decided 2026-03-01 11:57:00Z cluster1 has room for 3 such pods .*Nominated 2026-03-01 11:57:00Z to cluster1 \(Placeable\) .*Admitted 2026-03-01 11:58:00Z by cluster1.*Pods ready 2026-03-01 11:59:00Z All pods are ready Finished waits for this`,
 		`Waits for nothing: the workload is on cluster1`)
@@ -201,12 +203,12 @@ func TestUIWithoutFacts(t *testing.T) {
 	t.Run("without Prometheus", func(t *testing.T) {
 		h := newUIHub(t, nil)
 		read := h.open(t)
-		wants(t, read("/"), `Not shown devices are unknown: kubectl plimsoll ui runs without --prometheus`, `cluster1 available no devices reported \? \? \? \? \? fleet/total=72`)
+		wants(t, read("/"), `Not shown devices are unknown: kubectl plimsoll ui runs without --prometheus`, `Free and total devices are unknown`, `cluster1 available \? \? \? \? \? \? fleet/total=72`)
 		wants(t, read("/policies"), `Scores over time are unknown: kubectl plimsoll ui runs without --prometheus`)
 	})
 	t.Run("Prometheus is down", func(t *testing.T) {
 		read := newUIHub(t, nil).open(t, "--prometheus", "http://127.0.0.1:1")
-		wants(t, read("/"), `Not shown devices are unknown: Unreachable`, `cluster1 available no devices reported \? \?`)
+		wants(t, read("/"), `Not shown devices are unknown: Unreachable`, `Free and total devices are unknown`, `cluster1 available \? \? \?`)
 		wants(t, read("/policies"), `Scores over time are unknown: Unreachable`)
 	})
 	t.Run("Prometheus answers in part", func(t *testing.T) {
@@ -215,10 +217,10 @@ func TestUIWithoutFacts(t *testing.T) {
 	})
 	for resource, pages := range map[string]map[string]string{
 		"managedclusters":       {"/": `cluster1 \? NVIDIA-H100-80GB-HBM3 6 64`},
-		"addonplacementscores":  {"/": `cluster1 available NVIDIA-H100-80GB-HBM3 6 64 4 1 unhealthy nvidia.com/gpu none`},
+		"addonplacementscores":  {"/": `cluster1 available NVIDIA-H100-80GB-HBM3 6 64 4 1 unhealthy nvidia.com/gpu \?`},
 		"workloads":             {"/queue": "Which jobs wait is unknown", "/job?namespace=team-a&name=job/train-1": "its workload can.t be read"},
 		"admissionchecks":       {"/queue": `job/train-1 team-a admission check plimsoll: no cluster has 8 free .* 20m \? \? the controller`, "/job?namespace=team-a&name=job/train-1": `Checked time unknown the AdmissionChecks can.t be read`},
-		"placementgates":        {"/queue": `job/train-1 .* \d of 3 at gate gpu`, "/policies": `fleet Enforce True`},
+		"placementgates":        {"/queue": `job/train-1 .* 20m \? \? `, "/policies": `fleet Enforce True`},
 		"scoringpolicies":       {"/policies": "gpu Enforce True"},
 		"multikueueclusters":    {"/queue": `job/eval-2 team-a admission by cluster1`},
 		"workloads.team-a.only": {"/queue": "is forbidden.*choose a namespace above"},

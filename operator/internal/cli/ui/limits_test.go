@@ -37,35 +37,46 @@ func TestStreamsAreLimited(t *testing.T) {
 
 func TestSnapshotsAreLimitedAndExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := snapshots{refresh: time.Minute, byUser: map[user]*snapshot{}}
+		streaming := streams{byUser: map[user]int{}}
+		s := snapshots{refresh: time.Minute, now: time.Now, streams: &streaming, byUser: map[user]*snapshot{}}
 		first, ok := s.of(userOf(""))
 		if again, _ := s.of(userOf("")); !ok || again != first {
 			t.Error("requests of a user do not share a snapshot")
 		}
+		streaming.begin(userOf(""))
 		for i := range maxSnapshots - 1 {
+			time.Sleep(time.Millisecond)
 			s.of(userOf(strconv.Itoa(i)))
+			streaming.begin(userOf(strconv.Itoa(i)))
 		}
-		if _, ok := s.of(userOf("last")); ok {
+		if _, ok := s.of(userOf("last")); ok || s.count() != maxSnapshots {
 			t.Error("there are more snapshots than may be")
 		}
-		first.keep(2 * time.Minute) // a slow read
-		time.Sleep(90 * time.Second)
-		if n := s.count(); n != 1 {
-			t.Errorf("%d snapshots are kept", n)
+		streaming.end(userOf("7"))
+		streaming.end(userOf("3"))
+		if _, ok := s.of(userOf("last")); !ok || s.byUser[userOf("3")] != nil || s.byUser[userOf("7")] == nil || s.count() != maxSnapshots {
+			t.Error("the oldest snapshot without a stream does not make room")
 		}
-		if again, _ := s.of(userOf("")); again != first {
-			t.Error("a snapshot with a slow read expires early")
+		time.Sleep(50 * time.Second)
+		first.keep(80 * time.Second) // a slow read, which began 20 s after the first one
+		time.Sleep(20 * time.Second)
+		if again, _ := s.of(userOf("")); again != first || s.count() != 1 {
+			t.Errorf("a snapshot with a slow read expires early, or one of %d others is kept", s.count())
 		}
-		time.Sleep(time.Minute)
+		for range 5 {
+			time.Sleep(9 * time.Second)
+			first.keep(time.Hour) // reads of other pages
+		}
+		time.Sleep(maxAge - 110*time.Second)
 		if s.count() != 0 {
-			t.Error("an expired snapshot is kept")
+			t.Error("a snapshot gets older than it may")
 		}
 	})
 }
 
 // A read that fails is not repeated for the same snapshot, and goes on when the request that began it ends.
 func TestSnapshotRemembers(t *testing.T) {
-	s := snapshots{refresh: time.Hour, byUser: map[user]*snapshot{}}
+	s := snapshots{refresh: time.Hour, now: time.Now, byUser: map[user]*snapshot{}}
 	snapshot, _ := s.of(userOf(""))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -30,7 +30,10 @@ type page struct {
 	Sections    []section
 	// Notes are facts that the page lacks, each with the reason.
 	Notes []string
-	Time  time.Time
+	// Time is from when the facts are.
+	Time time.Time
+	// Refresh is the number of milliseconds between two events of a stream.
+	Refresh int64
 	// Retry is the number of seconds after which a browser without JavaScript loads the page again.
 	Retry int
 }

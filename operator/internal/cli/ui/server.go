@@ -41,7 +41,9 @@ type server struct {
 }
 
 func newServer(o *options, a *command.App) *server {
-	return &server{options: o, app: a, snapshots: snapshots{refresh: o.refresh, byUser: map[user]*snapshot{}}, streams: streams{byUser: map[user]int{}}}
+	s := &server{options: o, app: a, streams: streams{byUser: map[user]int{}}}
+	s.snapshots = snapshots{refresh: o.refresh, now: a.Now, streams: &s.streams, byUser: map[user]*snapshot{}}
+	return s
 }
 
 // handler serves the pages to requests that are admitted.
@@ -69,7 +71,7 @@ func (s *server) handler(admission access) http.Handler {
 		if !ok {
 			return
 		}
-		of, isPage := pages[r.URL.Path]
+		_, isPage := pages[r.URL.Path]
 		switch {
 		case r.URL.Path == "/style.css" || r.URL.Path == "/live.js":
 			assets.ServeHTTP(w, r)
@@ -78,31 +80,38 @@ func (s *server) handler(admission access) http.Handler {
 		case r.Header.Get("Accept") == "text/event-stream" && r.Method == http.MethodGet:
 			s.stream(w, r, token)
 		default:
-			body, status := s.render(r.Context(), r, token, of.name)
-			if status == http.StatusUnauthorized {
-				unauthorized(w, "the hub does not accept your credentials: log in again")
-				return
-			}
-			h.Set("Content-Type", "text/html; charset=utf-8")
-			w.WriteHeader(status)
-			_, _ = w.Write(body) // the browser may have gone
+			body, _, status := s.render(r.Context(), r, token, "page")
+			respond(w, body, status)
 		}
 	})
 }
 
-// render returns a page or, with the template live, the part of it that changes.
-func (s *server) render(ctx context.Context, r *http.Request, token, name string) (body []byte, status int) {
-	snapshot, ok := s.snapshots.of(userOf(token))
+// respond sends a page, or why there is none.
+func respond(w http.ResponseWriter, body []byte, status int) {
+	if status == http.StatusUnauthorized {
+		unauthorized(w, "the hub does not accept your credentials: log in again")
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the browser may have gone
+}
+
+// render returns a page or, with the template live, the part of it that changes, and from when its facts are.
+func (s *server) render(ctx context.Context, r *http.Request, token, template string) (body []byte, asOf time.Time, status int) {
+	u := userOf(token)
+	snapshot, ok := s.snapshots.of(u)
 	if !ok {
-		return []byte("too many users read the hub at this time: try again in a few seconds"), http.StatusServiceUnavailable
+		return []byte("too many users read the hub at this time: try again in a few seconds"), time.Time{}, http.StatusServiceUnavailable
 	}
 	of := pages[r.URL.Path]
 	v := s.options.newView(s.app, token, snapshot)
 	p := of.build(ctx, v, r.URL.Query())
 	if snapshot.unauthorized.Load() && s.options.passthrough {
-		return nil, http.StatusUnauthorized
+		s.snapshots.drop(u, snapshot)
+		return nil, time.Time{}, http.StatusUnauthorized
 	}
-	p.Name, p.Time, p.Retry = of.name, s.app.Now(), max(30, int(s.options.refresh.Seconds()))
+	p.Name, p.Time, p.Refresh, p.Retry = of.name, snapshot.born, s.options.refresh.Milliseconds(), max(30, int(s.options.refresh.Seconds()))
 	for i, f := range p.Fields {
 		p.Fields[i].Value = format.Printable(f.Value)
 	}
@@ -110,33 +119,40 @@ func (s *server) render(ctx context.Context, r *http.Request, token, name string
 		p.Notes = append(p.Notes, format.Printable(note))
 	}
 	var out bytes.Buffer
-	template := "page"
-	if name == "live" {
-		template = "live"
-	}
 	if err := templates.ExecuteTemplate(&out, template, p); err != nil {
-		return []byte("the page can't be shown: " + err.Error()), http.StatusInternalServerError
+		return []byte("the page can't be shown: " + err.Error()), time.Time{}, http.StatusInternalServerError
 	}
-	return out.Bytes(), http.StatusOK
+	return out.Bytes(), snapshot.born, http.StatusOK
 }
 
-// stream sends the part of a page that changes, as server-sent events, each time it has changed.
+// stream sends the part of a page that changes, as server-sent events, each time it has changed. An event time at each
+// tick says from when the facts are, and that the stream goes on.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, token string) {
+	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
+	defer cancel()
+	out := http.NewResponseController(w)
+	_ = out.SetReadDeadline(time.Time{}) // that of the server is for requests; it would end the stream
+	body, asOf, status := s.render(ctx, r, token, "live")
+	if status != http.StatusOK {
+		respond(w, body, status)
+		return
+	}
 	u := userOf(token)
 	if !s.streams.begin(u) {
 		http.Error(w, "too many pages are open: close some", http.StatusServiceUnavailable)
 		return
 	}
 	defer s.streams.end(u)
-	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
-	defer cancel()
 	w.Header().Set("Content-Type", "text/event-stream")
-	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Time{}) // that of the server is for requests; it would end the stream
 	ticks := time.NewTicker(s.options.refresh)
 	defer ticks.Stop()
-	message, last := []byte(": the page is live\n\n"), []byte(nil)
-	for {
+	var last []byte
+	for status == http.StatusOK { // if not, the browser asks again, and gets the status
+		message := fmt.Appendf(nil, "event: time\ndata: %s\n\n", format.Time(asOf))
+		if !bytes.Equal(body, last) {
+			message = fmt.Appendf(message, "data: %s\n\n", bytes.ReplaceAll(body, []byte("\n"), []byte("\ndata: ")))
+		}
+		last = body
 		_ = out.SetWriteDeadline(time.Now().Add(readTimeout + writeTime)) // a recorder of tests has none
 		if _, err := w.Write(message); err != nil || out.Flush() != nil {
 			return
@@ -146,15 +162,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, token string) {
 			return
 		case <-ticks.C:
 		}
-		body, status := s.render(ctx, r, token, "live")
-		if status != http.StatusOK {
-			return // the browser asks again, and gets the status
-		}
-		message = []byte(": nothing has changed\n\n")
-		if !bytes.Equal(body, last) {
-			message = fmt.Appendf(nil, "data: %s\n\n", bytes.ReplaceAll(body, []byte("\n"), []byte("\ndata: ")))
-		}
-		last = body
+		body, asOf, status = s.render(ctx, r, token, "live")
 	}
 }
 
@@ -175,6 +183,13 @@ func (s *streams) begin(u user) bool {
 	s.all++
 	s.byUser[u]++
 	return true
+}
+
+// has reports whether a user has an open stream.
+func (s *streams) has(u user) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byUser[u] > 0
 }
 
 func (s *streams) end(u user) {

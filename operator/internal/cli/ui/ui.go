@@ -65,7 +65,7 @@ credential.
 	flags.BoolVar(&o.passthrough, "token-passthrough", false, "serve users that a proxy has authenticated, each with the bearer token of the request")
 	flags.StringVar(&o.certFile, "serving-cert", "", "file with the certificate of --listen; a new one is read when the file changes")
 	flags.StringVar(&o.keyFile, "serving-key", "", "file with the key of --serving-cert")
-	flags.DurationVar(&o.refresh, "refresh", 5*time.Second, "time after which pages read the hub again, at least 100ms")
+	flags.DurationVar(&o.refresh, "refresh", 5*time.Second, "time after which pages read the hub again, at least 100ms, with --token-passthrough at most 2m")
 	flags.StringVar(&o.prometheus.URL, "prometheus", "", "base URL of a Prometheus or Thanos to query for free devices and scores over time")
 	o.prometheus.AddHubSource(flags)
 	o.prometheus.Add(cmd)
@@ -86,6 +86,8 @@ func (o *options) check() error {
 		return command.Usagef("--serving-cert and --serving-key must be set together")
 	case o.certFile != "" && !o.passthrough:
 		return command.Usagef("--serving-cert is for --token-passthrough")
+	case o.passthrough && o.refresh > maxAge:
+		return command.Usagef("--refresh must be at most %s with --token-passthrough, is %s: a revoked token reads for as long", maxAge, o.refresh)
 	case o.refresh < 100*time.Millisecond:
 		return command.Usagef("--refresh must be at least 100ms, is %s", o.refresh)
 	}
@@ -115,9 +117,11 @@ func (o *options) serve(ctx context.Context, a *command.App) error {
 		server.Handler = s.handler(access)
 		_, _ = fmt.Fprintln(a.Out, access.url(access.key))
 		if o.open {
-			if err := openBrowser(ctx, access.url(access.issueOnce())); err != nil {
-				_, _ = fmt.Fprintf(a.ErrOut, "can't open a browser, open the address yourself: %v\n", err)
-			}
+			go func() { // it may run the browser, and end with it
+				if err := openBrowser(ctx, access.url(access.issueOnce())); err != nil && ctx.Err() == nil {
+					_, _ = fmt.Fprintf(a.ErrOut, "can't open a browser, open the address yourself: %v\n", err)
+				}
+			}()
 		}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // streams never end by themselves
