@@ -267,6 +267,8 @@ func TestCheckAgeOfSamples(t *testing.T) {
 		{name: "subquery", expr: `max_over_time(sum by (cluster) (a)[1h:])`, want: []string{"1:15 freshness: a cluster that stopped to report keeps its value for 1h: set freshness.query of the policy, such as time() - max by (cluster) (timestamp(a))"}},
 		{name: "range that says how old a sample may be", expr: `max by (cluster) (last_over_time(a[2h]))`},
 		{name: "server with a colon", expr: `sum by (cluster) (vllm:num_requests_running)`},
+		{name: "of the shipped rules", expr: `cluster:plimsoll_gpu_utilization:avg`},
+		{name: "long range of the shipped rules", expr: `avg_over_time(cluster:plimsoll_gpu_utilization:avg[1h])`, want: []string{"1:15 freshness: a cluster that stopped to report keeps its value for 1h: set freshness.query of the policy, to the age of what the rule reads"}},
 	})
 	runCases(t, Options{ClusterLabel: "cluster"}, []checkCase{{name: "the age is checked", expr: `cluster:price:max`}})
 }

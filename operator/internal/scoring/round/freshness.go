@@ -13,13 +13,14 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// recordedSeries matches the series that the shipped rules record from the samples of devices.
-var recordedSeries = regexp.MustCompile(`^[a-z_]+:plimsoll_`)
+// timedSeries matches the numbers of devices and resources that the rules of the group plimsoll-nodes record. Their samples are
+// those of the recorded sample time. Utilization, power and demand may be those of another exporter.
+var timedSeries = regexp.MustCompile(`^[a-z_]+:(plimsoll_((free|usable|allocated|unhealthy|unusable|node_free|free_group|fragmented)_)?devices|plimsoll_(fits|free_mig_instances|free_share|share_capacity)|kube_(unrequested|allocatable)):(sum|min|max|placeable)$`)
 
 // HasSampleTime reports whether a query reads a series for which the shipped rules record the time of the
 // samples. The age of its result then counts without a freshness query of the policy.
 func HasSampleTime(query string) bool {
-	return slices.ContainsFunc(promql.Metrics(query), recordedSeries.MatchString)
+	return slices.ContainsFunc(promql.Metrics(query), timedSeries.MatchString)
 }
 
 // addDefaultAge sets the freshness query of a policy that has none, and returns the scores to which it applies; nil = none.
@@ -30,7 +31,7 @@ func addDefaultAge(spec *v1alpha1.ScoringPolicySpec) (isAged []bool, err error) 
 	switch {
 	case slices.Contains(isAged, true):
 	case spec.Freshness != nil:
-		return nil, errors.New("freshness.query: must be set, because no score reads a series of the shipped recording rules, whose sample time is known")
+		return nil, errors.New("freshness.query: must be set, because no score reads a number of devices of the shipped recording rules, whose sample time is known")
 	default:
 		return nil, nil
 	}

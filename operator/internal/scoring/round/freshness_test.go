@@ -25,7 +25,10 @@ func TestDefaultFreshness(t *testing.T) {
 		"recorded beside others":    {[]string{"price", free, "cluster:price:max"}, "-a-"},
 		"one of several selectors":  {[]string{"sum by (cluster) (DCGM_FI_DEV_POWER_USAGE) / " + free}, "a"},
 		"raw":                       {[]string{"sum by (cluster) (plimsoll_node_free_devices)"}, ""},
-		"recorded by others":        {[]string{"cluster:price:max", "node:kube_unrequested:placeable"}, ""},
+		"recorded by others":        {[]string{"cluster:price:max"}, ""},
+		"requests":                  {[]string{"node:kube_unrequested:placeable", "node:kube_allocatable:placeable"}, "aa"},
+		"of other exporters":        {[]string{"cluster:plimsoll_gpu_utilization:avg", "cluster_model:plimsoll_power_watts:sum", "cluster_resource:plimsoll_demand_devices:sum"}, ""},
+		"over a day":                {[]string{"cluster_resource:plimsoll_usable_devices:max1d"}, ""},
 		"the operator's own metric": {[]string{"plimsoll:tolerated_taint:info"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
