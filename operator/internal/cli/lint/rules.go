@@ -161,7 +161,7 @@ func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
 func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 	n := &s.Normalize
 	if n.Type == v1alpha1.NormalizeIdentity && querylint.IsRatio(s.Query) {
-		l.add(d, path+".normalize", "Identity takes the values as points, and a ratio is from 0 to 1: use Linear, such as from \"0\" to \"1\"")
+		l.addRatio(d, path, path+".normalize", "Identity takes the values as points, and a ratio is from 0 to 1: use Linear, such as from \"0\" to \"1\"")
 	}
 	if n.Linear != nil && n.Linear.From.Cmp(n.Linear.To) == 0 {
 		l.add(d, path+".normalize.linear", "from and to must differ")
@@ -185,14 +185,22 @@ func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 	if s.Minimum != nil && s.Maximum != nil && s.Minimum.Cmp(*s.Maximum) > 0 {
 		l.add(d, path+".minimum", "is above maximum: every cluster is vetoed")
 	}
-	l.checkBound(d, path+".minimum", s.Minimum, s.Query)
-	l.checkBound(d, path+".maximum", s.Maximum, s.Query)
+	l.checkBound(d, path, "minimum", s.Minimum, s.Query)
+	l.checkBound(d, path, "maximum", s.Maximum, s.Query)
 }
 
 // checkBound reports a percentage as the bound of a ratio.
-func (l *linter) checkBound(d *document, path string, bound *resource.Quantity, query string) {
+func (l *linter) checkBound(d *document, path, field string, bound *resource.Quantity, query string) {
 	if bound != nil && bound.CmpInt64(1) > 0 && querylint.IsRatio(query) {
-		l.add(d, path, "is a value of the query, and a ratio is from 0 to 1: write \"0.5\" for 50%%")
+		l.addRatio(d, path, path+"."+field, "is a value of the query, and a ratio is from 0 to 1: write \"0.5\" for 50%")
+	}
+}
+
+// addRatio adds a finding at path about the query of a score being a ratio, unless the query ignores the rule.
+func (l *linter) addRatio(d *document, score, path, message string) {
+	if !slices.Contains(d.ignoredRules(score+".query"), querylint.RuleRatio) {
+		at := d.nearest(path)
+		l.addAt(d, at.Line, at.Column, path, message, querylint.RuleRatio)
 	}
 }
 

@@ -28,7 +28,7 @@ func (r *Reconciler) restore(ctx context.Context, policy *v1alpha1.ScoringPolicy
 	}
 	if lastSource != in.sourceID {
 		last, in.contributions = last.SkipDamping(), &round.Contributions{}
-		last.Matched = nil
+		last.Matched, last.AgeKnown = nil, nil
 	}
 	return last, nil
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// events are parts of the names of counters whose series begins with the first event.
-var events = regexp.MustCompile(`(?i)xid|err|fail|fault|reset|oom|evict|drop|restart|throttle|violation`)
+// events are words in the names of counters whose series begins with the first event.
+var events = regexp.MustCompile(`(?i)(^|_)(xids?|errs?|errors?|fail\w*|faults?|resets?|ooms?|evict\w*|drop\w*|restart\w*|throttl\w*|violations?)(_|$)`)
 
 // eventValues are values of labels that only an event gives a series: code="500", reason="Error".
-var eventValues = regexp.MustCompile(`(?i)^[45][0-9.x]|err|fail|fault|oom|evict|crit|timeout|abort`)
+var eventValues = regexp.MustCompile(`(?i)^[45][0-9.x]|(^|[^a-z])(errs?|errors?|fail\w*|faults?|oom\w*|evict\w*|crit\w*|timeouts?|abort\w*)([^a-z]|$)|[a-z](Error|Failed|Evicted)`)
 
 // alwaysCounted are the beginnings of counters that exporters report from 0 on.
-var alwaysCounted = []string{"DCGM_FI_", "kube_", "node_"}
+var alwaysCounted = []string{"DCGM_FI_", "container_", "kube_", "node_"}
 
 // recordedEvents are what the shipped rules record of counters of events, with 0 where there were none.
 var recordedEvents = map[string]string{"plimsoll_xid_total": "cluster_severity:plimsoll_xid_events:increase1d"}
@@ -99,7 +99,7 @@ func (l *linter) withZero(e parser.Expr) string {
 	if l.cluster == "" {
 		return fmt.Sprintf("(%s or vector(0))", text)
 	}
-	return fmt.Sprintf("(%s or 0 * sum by (%s) (up))", text, l.cluster)
+	return fmt.Sprintf("(%s or 0 * group by (%s) (up{job=\"...\"} == 1))", text, l.cluster)
 }
 
 // maxHint is the length of an expression above which a message does not repeat it.
@@ -205,7 +205,7 @@ var eventLabels = regexp.MustCompile(`(?i)code|status|reason|severity|result|out
 // none.
 func (l *linter) checkIdle(e parser.Expr) {
 	if at := idleExpr(e); at != nil {
-		l.add(RuleIdle, at, "is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * sum by (%s) (up)), with the value of an idle cluster", cmp.Or(l.cluster, "cluster"))
+		l.add(RuleIdle, at, "is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * group by (%s) (up{job=\"...\"} == 1)), with the value of an idle cluster", cmp.Or(l.cluster, "cluster"))
 	}
 }
 
@@ -242,13 +242,16 @@ func idleExpr(e parser.Expr) parser.Expr {
 	return nil
 }
 
+// alwaysGrowing matches the names of counters that grow while nothing happens: CPU time, which includes idle time, and energy.
+var alwaysGrowing = regexp.MustCompile(`(?i)_cpu_seconds_total$|energy|joules`)
+
 // isGrowth reports whether an expression is the growth of counters, which may be 0.
 func isGrowth(e parser.Expr) bool {
 	switch n := unwrap(e).(type) {
 	case *parser.AggregateExpr:
 		return isGrowth(n.Expr)
 	case *parser.Call:
-		return slices.Contains(rates, n.Func.Name)
+		return slices.Contains(rates, n.Func.Name) && !slices.ContainsFunc(metricNames(n), alwaysGrowing.MatchString)
 	}
 	return false
 }

@@ -3,9 +3,11 @@ package querylint
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -27,7 +29,7 @@ func (l *linter) checkAgeOfSamples(e parser.Expr) {
 	parser.Inspect(e, func(node parser.Node, path []parser.Node) error {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
-			if kindOf(metricName(n)) == recorded && recordedAt == nil {
+			if kindOf(metricName(n)) == recorded && !isShipped(metricName(n)) && recordedAt == nil {
 				recordedAt = n
 			}
 		case *parser.MatrixSelector:
@@ -45,8 +47,25 @@ func (l *linter) checkAgeOfSamples(e parser.Expr) {
 	case recordedAt != nil:
 		l.add(RuleFreshness, recordedAt, "the age of the samples behind a recorded series is not known: set freshness.query of the policy to the age of what the rule reads, or write # lint:ignore freshness if the values do not age")
 	case longest != nil:
-		l.add(RuleFreshness, longest, "a cluster that stopped to report keeps its value for %s: set freshness.query of the policy, such as time() - max by (%s) (timestamp(%s))", model.Duration(span), cmp.Or(l.cluster, "cluster"), firstSelector(longest))
+		hint := "such as time() - max by (" + cmp.Or(l.cluster, "cluster") + ") (timestamp(" + firstSelector(longest) + "))"
+		if readsShipped(longest) { // timestamp() of a recorded series is always recent
+			hint = "to the age of what the rule reads"
+		}
+		l.add(RuleFreshness, longest, "a cluster that stopped to report keeps its value for %s: set freshness.query of the policy, %s", model.Duration(span), hint)
 	}
+}
+
+// isShipped reports whether the shipped rules record a series. It is absent minutes after its samples are.
+func isShipped(metric string) bool {
+	_, name, ok := strings.Cut(metric, ":")
+	return ok && strings.HasPrefix(name, "plimsoll_")
+}
+
+// readsShipped reports whether an expression reads a series of the shipped rules.
+func readsShipped(e parser.Expr) bool {
+	return slices.ContainsFunc(parser.ExtractSelectors(e), func(matchers []*labels.Matcher) bool {
+		return slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && isShipped(m.Value) })
+	})
 }
 
 // isUntilRead reports whether the innermost function around an expression bounds the age of samples.

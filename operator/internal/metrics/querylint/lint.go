@@ -77,6 +77,7 @@ const (
 	RuleEvent           = "event"
 	RuleFreshness       = "freshness"
 	RuleIdle            = "idle"
+	RuleRatio           = "ratio"
 	maxLabelsInMessages = 4
 )
 

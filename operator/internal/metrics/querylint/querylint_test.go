@@ -93,9 +93,10 @@ func TestCheckNumber(t *testing.T) {
 		{name: "the cluster label is emptied", expr: `label_replace(sum by (cluster) (a), "cluster", "", "cluster", ".*")`, want: []string{`1:1 cluster-label: the result has no label "cluster": label_replace removes it`}},
 		{name: "highest quantile", expr: `quantile by (cluster) (1, a)`},
 		{name: "buckets without le", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x_bucket[5m])))`, want: []string{"1:25 quantile: the buckets have lost the label le, and the result is empty: aggregate them by (cluster, le)"}},
-		{name: "native histogram", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x[5m])))`, want: []string{"1:1 idle: is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * sum by (cluster) (up))"}},
+		{name: "native histogram", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x[5m])))`, want: []string{"1:1 idle: is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * group by (cluster) (up{job=\"...\"} == 1))"}},
 		{name: "quantile with a value for idle clusters", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x[5m]))) >= 0 or 0 * sum by (cluster) (x)`},
 		{name: "mean of what may not happen", expr: `clamp_max(sum by (cluster) (rate(x_sum[5m])) / sum by (cluster) (rate(x_count[5m])), 5)`, want: []string{"1:11 idle:"}},
+		{name: "share of CPU time", expr: `sum by (cluster) (rate(node_cpu_seconds_total{mode="idle"}[5m])) / sum by (cluster) (rate(node_cpu_seconds_total[5m]))`},
 		{name: "mean of gauges", expr: `sum by (cluster) (x) / sum by (cluster) (y)`},
 		{name: "mean on the right of unless", expr: `sum by (cluster) (x) unless sum by (cluster) (rate(x_sum[5m])) / sum by (cluster) (rate(x_count[5m])) > 5`},
 		{name: "info joined", expr: `sum by (cluster) (a * on (cluster, node) group_left (model) max by (cluster, node, model) (b))`},
@@ -171,18 +172,18 @@ func TestCheckCounters(t *testing.T) {
 		{name: "increase of free devices", expr: `sum by (cluster) (increase(plimsoll_node_free_devices[5m]))`, want: []string{"1:19 rate-of-gauge:"}},
 		{name: "rate of a sum", expr: `rate(cluster:requests:sum[5m])`, want: []string{"1:1 rate-of-recorded:"}},
 		{name: "rate of a recorded series in a subquery", expr: `rate(cluster:requests:sum[5m:])`, want: []string{"1:1 rate-of-recorded: cluster:requests:sum is recorded"}},
-		{name: "quantile of a native histogram", expr: `histogram_quantile(0.9, sum by (cluster) (rate(kueue_admission_wait_time_seconds[5m])))`, want: []string{"1:1 idle: is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * sum by (cluster) (up))"}},
+		{name: "quantile of a native histogram", expr: `histogram_quantile(0.9, sum by (cluster) (rate(kueue_admission_wait_time_seconds[5m])))`, want: []string{"1:1 idle: is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * group by (cluster) (up{job=\"...\"} == 1))"}},
 		{name: "count of a native histogram", expr: `histogram_count(sum by (cluster) (rate(kueue_admission_wait_time_seconds[5m])))`},
 		{name: "native histogram in a subquery", expr: `max by (cluster) (histogram_avg(sum by (cluster) (increase(plimsoll_gate_admitted_seconds[5m:]))))`},
 		{name: "rate of a gauge beside a histogram", expr: `sum by (cluster) (rate(kube_pod_info[5m])) * on (cluster) histogram_count(sum by (cluster) (rate(kueue_admission_wait_time_seconds[5m])))`, want: []string{"1:19 rate-of-gauge:"}},
 		{name: "rate of a gauge in a subquery", expr: `sum by (cluster) (rate((plimsoll_node_free_devices)[5m:]))`, want: []string{"1:19 rate-of-gauge:"}},
 		{name: "events", expr: `sum by (cluster) (increase(x_errors_total[1d]))`, want: []string{
-			"1:1 event: clusters where no event was counted may have no series x_errors_total, and get no value: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up))"}},
+			"1:1 event: clusters where no event was counted may have no series x_errors_total, and get no value: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * group by (cluster) (up{job=\"...\"} == 1))"}},
 		{name: "share of events", expr: `1 - sum by (cluster) (rate(x_requests_total{code=~"5.."}[5m])) / sum by (cluster) (rate(x_requests_total[5m]))`, want: []string{"1:5 event:"}},
 		{name: "events filled with 0", expr: `sum by (cluster) (a) + fill(0) sum by (cluster) (increase(x_errors_total[1d]))`},
 		{name: "events with a fallback", expr: `sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up)`},
 		{name: "few of something selected, negated", expr: `-count by (cluster) (kube_pod_labels{label_team="a"})`, want: []string{
-			`1:2 event: count is never 0: clusters without such series have none, and get no value: write (count by (cluster) (kube_pod_labels{label_team="a"}) or 0 * sum by (cluster) (up))`}},
+			`1:2 event: count is never 0: clusters without such series have none, and get no value: write (count by (cluster) (kube_pod_labels{label_team="a"}) or 0 * group by (cluster) (up{job="..."} == 1))`}},
 		{name: "many of something selected", expr: `count by (cluster) (kube_pod_labels{label_team="a"})`},
 		{name: "number of all", expr: `-count by (cluster) (kube_node_info{job="kube-state-metrics"})`},
 		{name: "series that have no event", expr: `sum by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d])) > 0`},
@@ -267,6 +268,8 @@ func TestCheckAgeOfSamples(t *testing.T) {
 		{name: "subquery", expr: `max_over_time(sum by (cluster) (a)[1h:])`, want: []string{"1:15 freshness: a cluster that stopped to report keeps its value for 1h: set freshness.query of the policy, such as time() - max by (cluster) (timestamp(a))"}},
 		{name: "range that says how old a sample may be", expr: `max by (cluster) (last_over_time(a[2h]))`},
 		{name: "server with a colon", expr: `sum by (cluster) (vllm:num_requests_running)`},
+		{name: "of the shipped rules", expr: `cluster:plimsoll_gpu_utilization:avg`},
+		{name: "long range of the shipped rules", expr: `avg_over_time(cluster:plimsoll_gpu_utilization:avg[1h])`, want: []string{"1:15 freshness: a cluster that stopped to report keeps its value for 1h: set freshness.query of the policy, to the age of what the rule reads"}},
 	})
 	runCases(t, Options{ClusterLabel: "cluster"}, []checkCase{{name: "the age is checked", expr: `cluster:price:max`}})
 }
@@ -291,18 +294,22 @@ func TestCheckRequirements(t *testing.T) {
 		{name: "the recorded events", expr: `cluster_severity:plimsoll_xid_events:increase1d{severity="critical"} == bool 0`},
 		{name: "events that must have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) > 3`},
 		{name: "number of something selected", expr: `count by (cluster) (node_free > 4) == bool 0`, want: []string{"1:1 event: count is never 0: clusters without such series have none, and do not meet the requirement: set absent: Met"}},
+		{name: "words with parts of an event", expr: `sum by (cluster) (rate(x_transferred_bytes_total[5m]) + rate(x_default_rooms_total[5m]) + rate(x_preset_total[5m])) < bool 3`},
+		{name: "a label with a part of an event", expr: `sum by (cluster) (rate(x_total{reason="preferred"}[5m])) < bool 3`},
+		{name: "the reason of an event", expr: `sum by (cluster) (rate(x_total{reason="OOMKilled"}[5m])) < bool 3`, want: []string{"1:1 event:"}},
+		{name: "a counter of a container", expr: `sum by (cluster) (increase(container_oom_events_total[1h])) == bool 0`},
 		{name: "a counter of work", expr: `sum by (cluster) (rate(x_requests_total[5m])) < bool 3`},
 		{name: "a counter that is exported from 0 on", expr: `sum by (cluster) (increase(node_network_receive_errs_total[1d])) == bool 0`},
 		{name: "requests with an error", expr: `sum by (cluster) (increase(x_requests_total{code=~"5.."}[1d])) == bool 0`, want: []string{"1:1 event: clusters where no event was counted may have no series x_requests_total, and do not meet the requirement: set absent: Met"}},
 		{name: "requests without an error", expr: `sum by (cluster) (increase(x_requests_total{code!~"5.."}[1d])) == bool 0`},
 		{name: "events as one part of a requirement", expr: `sum by (cluster) (a) > 3 and sum by (cluster) (increase(x_errors_total[1d])) == 0`, want: []string{
-			"1:30 event: clusters where no event was counted may have no series x_errors_total, and do not meet the requirement: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up))"}},
+			"1:30 event: clusters where no event was counted may have no series x_errors_total, and do not meet the requirement: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * group by (cluster) (up{job=\"...\"} == 1))"}},
 		{name: "events with a fallback", expr: `sum by (cluster) (a) > 3 and (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up)) == 0`},
 		{name: "unless any event", expr: `group by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d]))`, want: []string{
 			"1:31 event: removes every cluster that ever counted an event in x_errors_total, also if there is none in this time: write unless (... > 0)"}},
 		{name: "unless there were events", expr: `group by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d])) > 0`},
 		{name: "unless there were few events", expr: `group by (cluster) (a) unless sum by (cluster) (increase(x_errors_total[1d])) < 5`, want: []string{
-			"1:31 event: clusters where no event was counted may have no series x_errors_total, and are not removed: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * sum by (cluster) (up))"}},
+			"1:31 event: clusters where no event was counted may have no series x_errors_total, and are not removed: write (sum by (cluster) (increase(x_errors_total[1d])) or 0 * group by (cluster) (up{job=\"...\"} == 1))"}},
 		{name: "absence in one cluster", expr: `absent(a{cluster="c9"})`, want: []string{"1:8 one-cluster: reads c9 only"}},
 		{name: "absence", expr: `absent(a)`, want: []string{`1:1 cluster-label: the result has no label "cluster": absent removes it, write group by (cluster) (up) unless group by (cluster) (...)`}},
 		{name: "time of day", expr: `hour() < bool 6`, want: []string{"1:1 constant: reads only the time, which is the same for all clusters: set scope: Fleet"}},
@@ -323,14 +330,17 @@ func TestCheckRequirements(t *testing.T) {
 
 func TestIsRatio(t *testing.T) {
 	for query, want := range map[string]bool{
-		`sum by (cluster) (a) / sum by (cluster) (b)`:              true,
-		`1 - sum by (cluster) (a) / sum by (cluster) (b)`:          true,
-		`avg by (cluster) (device:plimsoll_utilization:ratio)`:     true,
-		`avg_over_time(cluster:plimsoll_gpu_utilization:avg[10m])`: true,
-		`100 * sum by (cluster) (a) / sum by (cluster) (b)`:        false,
-		`sum by (cluster) (device:plimsoll_utilization:ratio)`:     false,
+		`sum by (cluster) (a{b="c"}) / sum by (cluster) (a)`:                                                                               true,
+		`1 - sum by (cluster) (a{b="c"}) / sum by (cluster) (a)`:                                                                           true,
+		`avg by (cluster) (device:plimsoll_utilization:ratio)`:                                                                             true,
+		`avg_over_time(cluster:plimsoll_gpu_utilization:avg[10m])`:                                                                         true,
+		`100 * sum by (cluster) (a{b="c"}) / sum by (cluster) (a)`:                                                                         false,
+		`sum by (cluster) (device:plimsoll_utilization:ratio)`:                                                                             false,
+		`sum by (cluster) (cluster_resource_model:plimsoll_usable_devices:sum) / sum by (cluster) (cluster_resource:plimsoll_devices:sum)`: true,
+		`sum by (cluster) (cluster_model:plimsoll_power_watts:sum) / sum by (cluster) (cluster_resource:plimsoll_devices:sum)`:             false,
+		`sum by (cluster) (rate(x_sum[5m])) / sum by (cluster) (rate(x_count[5m]))`:                                                        false,
 		`sum by (cluster) (a) / 8`:                                 false,
-		`100 - sum by (cluster) (a) / sum by (cluster) (b)`:        false,
+		`100 - sum by (cluster) (a{b="c"}) / sum by (cluster) (a)`: false,
 		`sum by (cluster) (a`:                                      false,
 	} {
 		if got := IsRatio(query); got != want {

@@ -82,8 +82,8 @@ func number(e parser.Expr) *float64 {
 	return nil
 }
 
-// IsRatio reports whether the values of a query are ratios from 0 to 1, as far as the query says: a quotient of two
-// vectors, or a metric whose name ends in ratio, which is not multiplied by a number.
+// IsRatio reports whether the values of a query are ratios from 0 to 1, as far as the query says: a quotient of the same
+// metric or of numbers of devices, or a metric whose name ends in ratio, which is not multiplied by a number.
 func IsRatio(query string) bool {
 	e, problems := promql.Parse(query)
 	return len(problems) == 0 && isRatio(e)
@@ -101,7 +101,7 @@ func isRatio(e parser.Expr) bool {
 		return slices.Contains(ratioFunctions, n.Func.Name) && isRatio(n.Args[0])
 	case *parser.BinaryExpr:
 		isRest := n.Op == parser.SUB && number(n.LHS) != nil && *number(n.LHS) == 1
-		return n.Op == parser.DIV && isVector(n.LHS) && isVector(n.RHS) && !isMultiple(n.LHS) || isRest && isRatio(n.RHS)
+		return n.Op == parser.DIV && measuresSame(n.LHS, n.RHS) && !isMultiple(n.LHS) || isRest && isRatio(n.RHS)
 	}
 	return false
 }
@@ -118,4 +118,26 @@ var ratioFunctions = []string{"avg_over_time", "min_over_time", "max_over_time",
 func isMultiple(e parser.Expr) bool {
 	n, ok := unwrap(e).(*parser.BinaryExpr)
 	return ok && n.Op == parser.MUL && (number(n.LHS) != nil || number(n.RHS) != nil)
+}
+
+// devices matches the names of recorded numbers of devices.
+var devices = regexp.MustCompile(`^[a-z_]+:plimsoll_([a-z]+_)*devices:`)
+
+// measuresSame reports whether both sides of a quotient read the same metric, or numbers of devices.
+func measuresSame(left, right parser.Expr) bool {
+	whole := metricNames(right)
+	return len(whole) > 0 && !slices.ContainsFunc(metricNames(left), func(name string) bool {
+		return !slices.ContainsFunc(whole, func(of string) bool { return name == of || devices.MatchString(name) && devices.MatchString(of) })
+	}) && len(metricNames(left)) > 0
+}
+
+// metricNames returns the names of the metrics that an expression reads.
+func metricNames(e parser.Expr) (names []string) {
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		if n, ok := node.(*parser.VectorSelector); ok {
+			names = append(names, metricName(n))
+		}
+		return nil
+	})
+	return names
 }

@@ -2,6 +2,7 @@ package round
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"time"
@@ -12,13 +13,14 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
-// recordedSeries matches the series that the shipped rules record from the samples of devices.
-var recordedSeries = regexp.MustCompile(`^[a-z_]+:plimsoll_`)
+// timedSeries matches the numbers of devices and resources that the rules of the group plimsoll-nodes record. Their samples are
+// those of the recorded sample time. Utilization, power and demand may be those of another exporter.
+var timedSeries = regexp.MustCompile(`^[a-z_]+:(plimsoll_((free|usable|allocated|unhealthy|unusable|node_free|free_group|fragmented)_)?devices|plimsoll_(fits|free_mig_instances|free_share|share_capacity)|kube_(unrequested|allocatable)):(sum|min|max|placeable)$`)
 
 // HasSampleTime reports whether a query reads a series for which the shipped rules record the time of the
 // samples. The age of its result then counts without a freshness query of the policy.
 func HasSampleTime(query string) bool {
-	return slices.ContainsFunc(promql.Metrics(query), recordedSeries.MatchString)
+	return slices.ContainsFunc(promql.Metrics(query), timedSeries.MatchString)
 }
 
 // addDefaultAge sets the freshness query of a policy that has none, and returns the scores to which it applies; nil = none.
@@ -29,7 +31,7 @@ func addDefaultAge(spec *v1alpha1.ScoringPolicySpec) (isAged []bool, err error) 
 	switch {
 	case slices.Contains(isAged, true):
 	case spec.Freshness != nil:
-		return nil, errors.New("freshness.query: must be set, because no score reads a series of the shipped recording rules, whose sample time is known")
+		return nil, errors.New("freshness.query: must be set, because no score reads a number of devices of the shipped recording rules, whose sample time is known")
 	default:
 		return nil, nil
 	}
@@ -40,15 +42,13 @@ func addDefaultAge(spec *v1alpha1.ScoringPolicySpec) (isAged []bool, err error) 
 	return isAged, nil
 }
 
-// judgeFreshness applies the age of samples to the scores that have one, and returns the report of its
-// query. names are those of the scores. The default query does not count until it matches a cluster: the source may lack its series.
-func (results queryResults) judgeFreshness(samples *score.Samples, names []string, isAged []bool, req Request, matched map[string]bool) *QueryReport {
+// judgeFreshness applies the age of samples to the scores that have one. It returns the report of its
+// query, and the clusters whose age was known in this round or before. names are those of the scores.
+func (results queryResults) judgeFreshness(samples *score.Samples, names []string, isAged []bool, req Request, matched map[string]bool) (*QueryReport, map[string]bool) {
 	report, ages := results.read(req.Spec.Freshness.Query, req.Clusters, matched)
-	report.Optional = req.Policy.Aged != nil
-	if report.Optional && report.NoMatch != nil {
-		report.NoMatch = nil
-		report.Warnings = []string{"no cluster has the series: the age of samples does not count. Set freshness.query of the policy"}
-		return &report
+	known := knownAges(samples.Clusters, ages, req.Previous)
+	if report.Optional = req.Policy.Aged != nil; report.Optional {
+		report.excuseUnknownAges(samples, ages, isAged, known)
 	}
 	var aged [][]score.Input
 	var agedNames []string
@@ -67,7 +67,48 @@ func (results queryResults) judgeFreshness(samples *score.Samples, names []strin
 			samples.Age[i] = durations
 		}
 	}
-	return &report
+	return &report, known
+}
+
+// knownAges returns the clusters whose age is known, or was known in an earlier round.
+func knownAges(clusters []string, ages []score.Input, previous *score.Result) map[string]bool {
+	known := map[string]bool{}
+	for i, cluster := range clusters {
+		if ages[i].Outcome == score.OK || previous != nil && previous.AgeKnown[cluster] {
+			known[cluster] = true
+		}
+	}
+	return known
+}
+
+// excuseUnknownAges makes the default query not count for clusters whose age was never known, and warns of
+// those that have a value: a source may have the free devices of some clusters, or of all, without their sample times. Before the
+// first known age, a failure of the query is no reason to distrust the values either.
+func (report *QueryReport) excuseUnknownAges(samples *score.Samples, ages []score.Input, isAged []bool, known map[string]bool) {
+	var excused []string
+	for cluster, name := range samples.Clusters {
+		if known[name] {
+			continue
+		}
+		ages[cluster] = score.Input{}
+		for i, inputs := range samples.Scores {
+			if isAged[i] && inputs[cluster].Outcome == score.OK {
+				excused = append(excused, name)
+				break
+			}
+		}
+	}
+	switch {
+	case len(known) > 0 && len(excused) > 0:
+		report.Warnings = append(report.Warnings, fmt.Sprintf("%d clusters have no sample time, such as %s: the age of their samples does not count", len(excused), excused[0]))
+	case len(known) > 0:
+	case report.Err != nil:
+		report.Warnings = append(report.Warnings, "the age of samples does not count until the query succeeds: "+report.Err.Error())
+		report.Err = nil
+	case report.NoMatch != nil || len(excused) > 0:
+		report.Warnings = []string{"no cluster has the series: the age of samples does not count. Set freshness.query of the policy"}
+		report.NoMatch = nil
+	}
 }
 
 // applyFreshness returns the sample age of each cluster. It replaces the usable values of

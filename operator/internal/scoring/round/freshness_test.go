@@ -25,7 +25,10 @@ func TestDefaultFreshness(t *testing.T) {
 		"recorded beside others":    {[]string{"price", free, "cluster:price:max"}, "-a-"},
 		"one of several selectors":  {[]string{"sum by (cluster) (DCGM_FI_DEV_POWER_USAGE) / " + free}, "a"},
 		"raw":                       {[]string{"sum by (cluster) (plimsoll_node_free_devices)"}, ""},
-		"recorded by others":        {[]string{"cluster:price:max", "node:kube_unrequested:placeable"}, ""},
+		"recorded by others":        {[]string{"cluster:price:max"}, ""},
+		"requests":                  {[]string{"node:kube_unrequested:placeable", "node:kube_allocatable:placeable"}, "aa"},
+		"of other exporters":        {[]string{"cluster:plimsoll_gpu_utilization:avg", "cluster_model:plimsoll_power_watts:sum", "cluster_resource:plimsoll_demand_devices:sum"}, ""},
+		"over a day":                {[]string{"cluster_resource:plimsoll_usable_devices:max1d"}, ""},
 		"the operator's own metric": {[]string{"plimsoll:tolerated_taint:info"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,4 +108,52 @@ func TestDefaultFreshnessDoesNotCountWithoutSampleTimes(t *testing.T) {
 	if a := Run(context.Background(), req).Result.Row(0)[0]; a.Outcome != score.Stale {
 		t.Errorf("after the loss, c1 is %s", a.Outcome)
 	}
+}
+
+// The source is Thanos, has no sample times, and loses a store; or the query for the sample times fails from the start.
+func TestDefaultFreshnessDoesNotCountBeforeItMatched(t *testing.T) {
+	values := query.Result{Samples: []query.Sample{sample("c1", 10), sample("c2", 20)}}
+	for name, responses := range map[string]map[string]query.Result{
+		"a partial response": {free: values, sampleTime: {Partial: true}},
+		"a failure":          {free: values},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := runRound(newSpec(free), &fakeSource{responses: responses})
+			if a := r.Result.Row(0)[0]; a.Outcome != score.OK || a.Value != 10 {
+				t.Errorf("c1 is %s %d", a.Outcome, a.Value)
+			}
+			f := r.Freshness
+			if f.Err != nil || f.NoMatch != nil || len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], "the age of samples does not count") {
+				t.Errorf("report %+v", f)
+			}
+		})
+	}
+}
+
+// Both clusters have free devices, and only c1 has a sample time. Once an age was known, its lack counts.
+func TestDefaultFreshnessCountsByCluster(t *testing.T) {
+	source := &fakeSource{responses: map[string]query.Result{
+		free: {Samples: []query.Sample{sample("c1", 10), sample("c2", 20)}}, sampleTime: {Samples: []query.Sample{sample("c1", 15)}},
+	}}
+	req := newRequest(newSpec(free), source, "c1", "c2")
+	check := func(c1, c2 score.Outcome) *Report {
+		t.Helper()
+		r := Run(context.Background(), req)
+		if got := [2]score.Outcome{r.Result.Row(0)[0].Outcome, r.Result.Row(1)[0].Outcome}; got != [2]score.Outcome{c1, c2} {
+			t.Errorf("c1 is %s, c2 %s, want %s and %s", got[0], got[1], c1, c2)
+		}
+		req.Previous, req.Now = r.Result, req.Now.Add(time.Minute)
+		return r
+	}
+	if w := check(score.OK, score.OK).Freshness.Warnings; len(w) != 1 || !strings.Contains(w[0], "no sample time, such as c2") {
+		t.Errorf("warnings %q", w)
+	}
+	source.responses[sampleTime] = query.Result{Samples: []query.Sample{sample("c2", 15)}}
+	check(score.Stale, score.OK)
+	source.responses[sampleTime] = query.Result{}
+	check(score.Stale, score.Stale)
+	delete(source.responses, sampleTime)
+	check(score.Failed, score.Failed)
+	req.Previous = req.Previous.Without([]string{"c2"}) // another cluster of the same name
+	check(score.Failed, score.OK)
 }

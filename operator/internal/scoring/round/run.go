@@ -98,11 +98,12 @@ func Run(ctx context.Context, req Request) *Report {
 		report.Scores = append(report.Scores, queryReport)
 	}
 	policy := req.Policy.Expand(scoreNames)
+	var ageKnown map[string]bool
 	if req.Spec.Freshness != nil {
-		report.Freshness = results.judgeFreshness(&samples, policy.Names, isAged, req, matched)
+		report.Freshness, ageKnown = results.judgeFreshness(&samples, policy.Names, isAged, req, matched)
 	}
 	report.Result = score.Evaluate(policy, samples, req.Previous, req.Now)
-	report.Result.Matched = matched
+	report.Result.Matched, report.Result.AgeKnown = matched, ageKnown
 	return report
 }
 

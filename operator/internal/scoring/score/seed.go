@@ -21,8 +21,12 @@ func FromSeeds(p *Policy, seeds []Seed, now time.Time) *Result {
 		Time: At(now), Names: p.Names,
 		Cells:     make([]Cell, len(seeds)*len(p.Names)),
 		lastFresh: make([]Instant, len(seeds)),
+		AgeKnown:  map[string]bool{},
 	}
 	for i, seed := range seeds {
+		if seed.Stale {
+			r.AgeKnown[seed.Cluster] = true
+		}
 		r.Clusters = append(r.Clusters, seed.Cluster)
 		row := r.Row(i)
 		for j, name := range p.Names {

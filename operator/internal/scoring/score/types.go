@@ -1,6 +1,7 @@
 package score
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -158,6 +159,8 @@ type Result struct {
 	// Matched are the expressions that have matched a cluster in this round or an earlier
 	// one.
 	Matched map[string]bool
+	// AgeKnown are the clusters for whose samples an age was known in this round or an earlier one.
+	AgeKnown map[string]bool
 
 	lastFresh []Instant // per cluster: the last round with a usable value
 	// tooFewSince is the time from which too few clusters have fresh values. It is zero
@@ -224,6 +227,8 @@ func (r *Result) Without(clusters []string) *Result {
 	}
 	kept := *r
 	kept.Clusters, kept.Cells, kept.lastFresh = nil, nil, nil
+	kept.AgeKnown = maps.Clone(r.AgeKnown)
+	maps.DeleteFunc(kept.AgeKnown, func(name string, _ bool) bool { return dropped[name] })
 	for i, name := range r.Clusters {
 		if !dropped[name] {
 			kept.Clusters, kept.lastFresh = append(kept.Clusters, name), append(kept.lastFresh, r.lastFresh[i])
