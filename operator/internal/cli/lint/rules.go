@@ -160,7 +160,7 @@ func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
 // checkPoints checks the conversion of a score to points.
 func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 	n := &s.Normalize
-	if n.Type == v1alpha1.NormalizeIdentity && querylint.IsRatio(s.Query) {
+	if n.Type == v1alpha1.NormalizeIdentity && (querylint.IsRatio(s.Query) || querylint.IsQuotient(s.Query)) {
 		l.addRatio(d, path, path+".normalize", "Identity takes the values as points, and a ratio is from 0 to 1: use Linear, such as from \"0\" to \"1\"")
 	}
 	if n.Linear != nil && n.Linear.From.Cmp(n.Linear.To) == 0 {

@@ -106,6 +106,19 @@ func isRatio(e parser.Expr) bool {
 	return false
 }
 
+// IsQuotient reports whether a query divides one vector by another, so that its values are seldom points.
+func IsQuotient(query string) bool {
+	e, problems := promql.Parse(query)
+	if len(problems) > 0 {
+		return false
+	}
+	n, ok := unwrap(e).(*parser.BinaryExpr)
+	if ok && n.Op == parser.SUB && number(n.LHS) != nil {
+		n, ok = unwrap(n.RHS).(*parser.BinaryExpr)
+	}
+	return ok && n.Op == parser.DIV && isVector(n.LHS) && isVector(n.RHS) && !isMultiple(n.LHS)
+}
+
 // ratioName matches the names of metrics from 0 to 1.
 var ratioName = regexp.MustCompile(`[_:]ratio$|_utilization:avg$`)
 
