@@ -120,10 +120,11 @@ var cookbookMetrics = map[string][]string{
 	"egress_price_dollars_per_gb":             {"from"},
 	"maintenance_start_timestamp_seconds":     {"window"},
 	"maintenance_end_timestamp_seconds":       {"window"},
-	"kube_pod_container_info":                 {"namespace", "pod", "uid", "container", "image"},
+	"kube_pod_container_info":                 {"namespace", "pod", "uid", "container", "image", "image_spec", "image_id"},
 	"vllm:e2e_request_latency_seconds_bucket": {"le"},
 	"vllm:generation_tokens_total":            nil,
 	"vllm:num_requests_running":               nil,
+	"vllm:num_requests_waiting":               nil,
 }
 
 // exportedMetrics returns the metrics of all components.
