@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -173,7 +174,7 @@ func isSelection(e parser.Expr) bool {
 }
 
 // targetLabels are labels of what was scraped, which select no events.
-var targetLabels = []string{labels.MetricName, "job", "instance", "cluster", "service", "endpoint"}
+var targetLabels = []string{model.MetricNameLabel, "job", "instance", "cluster", "service", "endpoint"}
 
 // eventCounter returns the name of the counter of events that an expression reads, or "".
 func eventCounter(e parser.Expr) (name string) {
@@ -194,7 +195,7 @@ func countsEvents(n *parser.VectorSelector) bool {
 	}
 	return events.MatchString(name) || slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool {
 		isPositive := m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
-		return m.Name != labels.MetricName && isPositive && eventLabels.MatchString(m.Name) && eventValues.MatchString(m.Value)
+		return m.Name != model.MetricNameLabel && isPositive && eventLabels.MatchString(m.Name) && eventValues.MatchString(m.Value)
 	})
 }
 

@@ -64,7 +64,7 @@ func isShipped(metric string) bool {
 // readsShipped reports whether an expression reads a series of the shipped rules.
 func readsShipped(e parser.Expr) bool {
 	return slices.ContainsFunc(parser.ExtractSelectors(e), func(matchers []*labels.Matcher) bool {
-		return slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && isShipped(m.Value) })
+		return slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == model.MetricNameLabel && isShipped(m.Value) })
 	})
 }
 

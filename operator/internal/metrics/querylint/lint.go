@@ -106,7 +106,7 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 	if options.Use != FleetRequirement && options.Use != Requirement {
 		l.checkFilter(e)
 	}
-	switch options.Use { //nolint:exhaustive // the others have no rules of their own
+	switch options.Use {
 	case Number:
 		l.checkRareNumber(e)
 	case Age:

@@ -84,7 +84,7 @@ func knownAges(clusters []string, ages []score.Input, previous *score.Result) ma
 // excuseUnknownAges makes the default query not count for clusters whose age was never known, and warns of
 // those that have a value: a source may have the free devices of some clusters, or of all, without their sample times. Before the
 // first known age, a failure of the query is no reason to distrust the values either.
-func (report *QueryReport) excuseUnknownAges(samples *score.Samples, ages []score.Input, isAged []bool, known map[string]bool) {
+func (q *QueryReport) excuseUnknownAges(samples *score.Samples, ages []score.Input, isAged []bool, known map[string]bool) {
 	var excused []string
 	for cluster, name := range samples.Clusters {
 		if known[name] {
@@ -100,14 +100,14 @@ func (report *QueryReport) excuseUnknownAges(samples *score.Samples, ages []scor
 	}
 	switch {
 	case len(known) > 0 && len(excused) > 0:
-		report.Warnings = append(report.Warnings, fmt.Sprintf("%d clusters have no sample time, such as %s: the age of their samples does not count", len(excused), excused[0]))
+		q.Warnings = append(q.Warnings, fmt.Sprintf("%d clusters have no sample time, such as %s: the age of their samples does not count", len(excused), excused[0]))
 	case len(known) > 0:
-	case report.Err != nil:
-		report.Warnings = append(report.Warnings, "the age of samples does not count until the query succeeds: "+report.Err.Error())
-		report.Err = nil
-	case report.NoMatch != nil || len(excused) > 0:
-		report.Warnings = []string{"no cluster has the series: the age of samples does not count. Set freshness.query of the policy"}
-		report.NoMatch = nil
+	case q.Err != nil:
+		q.Warnings = append(q.Warnings, "the age of samples does not count until the query succeeds: "+q.Err.Error())
+		q.Err = nil
+	case q.NoMatch != nil || len(excused) > 0:
+		q.Warnings = []string{"no cluster has the series: the age of samples does not count. Set freshness.query of the policy"}
+		q.NoMatch = nil
 	}
 }
 
