@@ -11,7 +11,7 @@ type Number int
 // String formats the number like Count.
 func (n Number) String() string { return Count(int(n)) }
 
-// Sum has the devices of one resource in all clusters. They are unknown if no cluster is counted.
+// Sum has the devices of one resource in all clusters. They are unknown if no cluster with the resource is counted.
 type Sum struct {
 	Resource    string
 	Free, Total Number
@@ -28,11 +28,11 @@ func Sums(clusters []Cluster) (sums []Sum) {
 		}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(resources)) {
-		sum := Sum{Resource: resource}
+		sum, isKnown := Sum{Resource: resource}, false
 		for _, c := range clusters {
-			sum.add(c)
+			isKnown = sum.add(c) || isKnown
 		}
-		if len(sum.Without) == len(clusters) {
+		if !isKnown {
 			sum.Free, sum.Total = UnknownCount, UnknownCount
 		}
 		sums = append(sums, sum)
@@ -40,18 +40,20 @@ func Sums(clusters []Cluster) (sums []Sum) {
 	return sums
 }
 
-// add counts the devices of a cluster. A cluster without devices of the resource counts 0 if it reports others.
-func (s *Sum) add(c Cluster) {
+// add counts the devices of a cluster, and returns whether it has some. A cluster without devices of the resource counts
+// 0 if it reports others.
+func (s *Sum) add(c Cluster) (hasSome bool) {
 	free, total, isKnown := 0, 0, len(c.Devices) > 0
 	for _, d := range c.Devices {
 		if d.Resource == s.Resource {
-			isKnown = isKnown && d.Free != UnknownCount && d.Total != UnknownCount
+			hasSome, isKnown = true, isKnown && d.Free != UnknownCount && d.Total != UnknownCount
 			free, total = free+d.Free, total+d.Total
 		}
 	}
 	if !isKnown {
 		s.Without = append(s.Without, c.Cluster)
-		return
+		return false
 	}
 	s.Free, s.Total = s.Free+Number(free), s.Total+Number(total)
+	return hasSome
 }

@@ -74,6 +74,25 @@ func TestSnapshotsAreLimitedAndExpire(t *testing.T) {
 	})
 }
 
+// A read that takes longer than the refresh time is not begun again beside itself.
+func TestSnapshotsWaitForReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := snapshots{refresh: time.Second, now: time.Now, streams: &streams{byUser: map[user]int{}}, byUser: map[user]*snapshot{}}
+		first, _ := s.of(userOf(""))
+		_, err := remember(t.Context(), first, "slow", func(context.Context) (int, error) {
+			time.Sleep(5 * time.Second)
+			return 1, nil
+		})
+		if again, _ := s.of(userOf("")); err != nil || again != first {
+			t.Errorf("another snapshot begins while the first one is read: %v", err)
+		}
+		time.Sleep(20 * time.Second)
+		if n := s.count(); n != 0 {
+			t.Errorf("%d snapshots are kept", n)
+		}
+	})
+}
+
 // A read that fails is not repeated for the same snapshot, and goes on when the request that began it ends.
 func TestSnapshotRemembers(t *testing.T) {
 	s := snapshots{refresh: time.Hour, now: time.Now, byUser: map[user]*snapshot{}}

@@ -37,6 +37,8 @@ type snapshot struct {
 	results map[string]*result
 	drop    *time.Timer
 	until   time.Time
+	// reading is the number of reads that have not ended.
+	reading int
 	// unauthorized is set if the hub does not accept the user's credentials.
 	unauthorized atomic.Bool
 }
@@ -63,7 +65,11 @@ func (s *snapshots) of(u user) (*snapshot, bool) {
 	}
 	born := s.now()
 	fresh := &snapshot{born: born, now: s.now, results: map[string]*result{}, until: born.Add(s.refresh)}
-	fresh.drop = time.AfterFunc(s.refresh, func() { s.drop(u, fresh) })
+	fresh.drop = time.AfterFunc(s.refresh, func() {
+		if !fresh.waitForReads(s.refresh) {
+			s.drop(u, fresh)
+		}
+	})
 	s.byUser[u] = fresh
 	return fresh, true
 }
@@ -103,6 +109,23 @@ func (s *snapshot) keep(d time.Duration) {
 	}
 }
 
+// waitForReads tries again later while the snapshot is read: another one would read the same beside it.
+func (s *snapshot) waitForReads(later time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading > 0 {
+		s.drop.Reset(later)
+	}
+	return s.reading > 0
+}
+
+// endRead counts a read that has ended.
+func (s *snapshot) endRead() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading--
+}
+
 // remember returns the result of read. Each key is read once for a snapshot. A read goes on if the request that began it
 // ends, because others wait for its result.
 func remember[T any](ctx context.Context, s *snapshot, key string, read func(context.Context) (T, error)) (T, error) {
@@ -111,9 +134,11 @@ func remember[T any](ctx context.Context, s *snapshot, key string, read func(con
 	if r == nil {
 		r = &result{}
 		s.results[key] = r
+		s.reading++
 	}
 	s.mu.Unlock()
 	r.once.Do(func() {
+		defer s.endRead()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 		defer cancel()
 		began := time.Now()
