@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/dispatch"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
@@ -74,5 +76,23 @@ func TestAFailedStartIsRecorded(t *testing.T) {
 	}
 	if again := Next(s.WithHistory(h.AfterWrite(next.Writes[0], s.Now))); len(again.Writes) > 0 {
 		t.Errorf("written again: %+v", again.Writes)
+	}
+}
+
+// In mode Shadow, the record gets it together with what the gate would have done.
+func TestAFailedStartIsRecordedInShadow(t *testing.T) {
+	s := situationWith(passed("", fixture.Noon))
+	h := s.History
+	h.FailedStart = &FailedStart{Cluster: "cluster1", At: s.Now, Cause: kueue.WorkloadEvictedByPodsReadyTimeout}
+	var reasons []string
+	var last dispatch.Record
+	for _, w := range Next(s.WithHistory(h)).Writes {
+		reasons, last = append(reasons, w.Event.Reason), w.Record.Record
+	}
+	if diff := cmp.Diff([]string{"NotStarted", ReasonWouldSend}, reasons); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if avoided := last.Avoided(s.Now); last.Passed == nil || len(avoided) != 1 || avoided[0].Cluster != "cluster1" {
+		t.Errorf("the record has %+v and avoids %+v", last.Passed, avoided)
 	}
 }
