@@ -115,6 +115,7 @@ var (
 // allowlist of labels, and exporters that a platform team writes.
 var cookbookMetrics = map[string][]string{
 	"node_gpu_hourly_cost":                    {"node"},
+	"node_gpu_count":                          {"node"},
 	"carbon_intensity_grams_per_kwh":          {"region"},
 	"dataset_cached_bytes":                    {"dataset"},
 	"egress_price_dollars_per_gb":             {"from"},
