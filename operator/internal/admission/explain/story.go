@@ -66,7 +66,7 @@ func Story(wl *kueue.Workload, checks kueuestate.Checks, checksUnknown bool, rec
 		ready = Event{Name: "Pods ready", Progress: Unknown, Why: "Kueue does not report it: see waitForPodsReady in its configuration"}
 	}
 	steps = append(steps, admitted, ready, ofCondition("Finished", condition(wl, kueue.WorkloadFinished)))
-	goesOn := !kueuestate.IsFinished(wl) && !slices.ContainsFunc(steps, func(e Event) bool { return e.Progress == Failed })
+	goesOn := !kueuestate.IsFinished(wl) && kueuestate.IsActive(wl) && wl.DeletionTimestamp == nil && !slices.ContainsFunc(steps, func(e Event) bool { return e.Progress == Failed })
 	return arrange(append(history(wl, record), steps...), kueuestate.IsFinished(wl), goesOn)
 }
 

@@ -47,6 +47,8 @@ func TestStory(t *testing.T) {
 			"done 0 Submitted: to queue gpu", "current - Quota reserved: R: QuotaReserved message", "later - Decided: gate message", "later - Nominated: ", "later - Admitted: ", "later - Pods ready: ", "later - Finished: "}},
 		{name: "waits for the gate", wl: storyOf(reserved, kueue.CheckStatePending), want: []string{
 			"done 0 Submitted: to queue gpu", "done 1 Quota reserved: QuotaReserved message", "current - Decided: gate message", "later - Nominated: ", "later - Admitted: ", "later - Pods ready: ", "later - Finished: "}},
+		{name: "deactivated", wl: with(storyOf(map[string]int{kueue.WorkloadQuotaReserved: -1}, kueue.CheckStatePending), func(wl *kueue.Workload) { wl.Spec.Active = new(false) }), want: []string{
+			"done 0 Submitted: to queue gpu", "later - Quota reserved: R: QuotaReserved message", "later - Decided: gate message", "later - Nominated: ", "later - Admitted: ", "later - Pods ready: ", "later - Finished: "}},
 		{name: "rejected", wl: storyOf(reserved, kueue.CheckStateRejected), want: []string{
 			"done 0 Submitted: to queue gpu", "done 1 Quota reserved: QuotaReserved message", "failed 2 Decided: gate message", "later - Nominated: ", "later - Admitted: ", "later - Pods ready: ", "later - Finished: "}},
 		{name: "nominated", wl: storyOf(reserved, kueue.CheckStateReady), record: record, want: []string{
