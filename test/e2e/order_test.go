@@ -34,7 +34,6 @@ func cordonAllBut(ctx context.Context, t *testing.T, kept string) {
 func TestUrgentJobDoesNotStarveBehindSmallOnes(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
 	createPriorities(ctx, t)
-	patchGate(ctx, t, `{"hold":{"afterSeconds":3}}`, `{"hold":null}`)
 	cordonAllBut(ctx, t, "cluster1-gpu0")
 	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 8)
 	awaitFreeDevices(ctx, t, "cluster2", fleet.H100, 0)
@@ -45,11 +44,12 @@ func TestUrgentJobDoesNotStarveBehindSmallOnes(t *testing.T) {
 		for range n {
 			name := fmt.Sprintf("small-%d", len(small))
 			small = append(small, name)
-			submit(ctx, t, fleet.Job{Name: name, Model: fleet.H100, GPUs: 1, Queue: "contest", Priority: "low", Duration: 15 * time.Second})
+			submit(ctx, t, fleet.Job{Name: name, Model: fleet.H100, GPUs: 1, Queue: "contest", Priority: "low", Duration: 30 * time.Second})
 		}
 	}
 	submitSmall(12)
 	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 0)
+	patchGate(ctx, t, `{"hold":{"afterSeconds":3}}`, `{"hold":null}`)
 	submit(ctx, t, fleet.Job{Name: "whole-node", Model: fleet.H100, GPUs: 8, Queue: "contest", Priority: "high", Duration: 5 * time.Second})
 	submitSmall(12)
 	awaitRunning(ctx, t, "whole-node")

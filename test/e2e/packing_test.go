@@ -80,7 +80,7 @@ func TestInterferenceLowersTheScore(t *testing.T) {
 		awaitValue(ctx, t, fmt.Sprintf(`sum(device:plimsoll_interference_exposure:bool{node=%q})`, name), shared.exposed)
 	}
 	t.Cleanup(func() { deleteObjects(t, "scoringpolicy/slowdown") })
-	if err := lab.ApplySample(ctx, "policies/slowdown.yaml"); err != nil {
+	if err := lab.ApplySample(ctx, "cookbook/slowdown.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	await(ctx, t, "the scores of the policy slowdown", func(ctx context.Context) error {
