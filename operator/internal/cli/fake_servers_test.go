@@ -37,7 +37,7 @@ import (
 func startServers(env *testscript.Env) error {
 	env.Setenv("GORACE", os.Getenv("GORACE"))
 	operator := httptest.NewTLSServer(http.HandlerFunc(serveOperator))
-	hub := &fakeHub{dir: filepath.Join(env.WorkDir, "hub"), operator: operator.Listener.Addr().String()}
+	hub := &fakeHub{dir: filepath.Join(env.WorkDir, "hub"), operator: operator.Listener.Addr().String(), prometheus: prometheusHandler(env.WorkDir)}
 	api, secureAPI := httptest.NewServer(hub), httptest.NewTLSServer(hub)
 	prometheus := httptest.NewServer(prometheusHandler(env.WorkDir))
 	secure := newSecureServer(prometheus.Config.Handler)
@@ -107,8 +107,10 @@ func newSecureServer(next http.Handler) *httptest.Server {
 type fakeHub struct {
 	dir      string
 	operator string // address of the operator's listener, to which ports are forwarded
-	mu       sync.Mutex
-	objects  map[string]*unstructured.Unstructured // by plural/namespace/name
+	// prometheus answers for the Services in the file "services".
+	prometheus http.Handler
+	mu         sync.Mutex
+	objects    map[string]*unstructured.Unstructured // by plural/namespace/name
 }
 
 // fakeHubKey is the key of a script's hub among its values.
@@ -169,6 +171,10 @@ func plural(u *unstructured.Unstructured) string {
 }
 
 func (h *fakeHub) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if service, path, ok := strings.Cut(req.URL.Path, "/proxy/"); ok {
+		h.proxy(w, req, service, "/"+path)
+		return
+	}
 	if parts := strings.Split(req.URL.Path, "/"); len(parts) == 8 && parts[2] == "v1" { // /api/v1/namespaces/NS/RESOURCE/NAME/SUBRESOURCE
 		h.serveSubresource(w, req, parts[6], parts[7])
 		return
@@ -204,6 +210,19 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.servePatch(w, req, resource, namespace, rest[1])
 	default:
 		h.serveObject(w, req, resource, namespace, rest[1])
+	}
+}
+
+// proxy serves a Service in the file "services", as NAMESPACE/services/SCHEME:NAME:PORT.
+func (h *fakeHub) proxy(w http.ResponseWriter, req *http.Request, service, path string) {
+	switch {
+	case h.lists("forbidden", "services/proxy"):
+		writeStatus(w, http.StatusForbidden, "Forbidden", `services "x" is forbidden: User "me" cannot create resource "services/proxy" in API group ""`, "")
+	case !h.lists("services", strings.TrimPrefix(service, "/api/v1/namespaces/")):
+		writeStatus(w, http.StatusServiceUnavailable, "ServiceUnavailable", "no endpoints available for service", "")
+	default:
+		req.URL.Path = path
+		h.prometheus.ServeHTTP(w, req)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 
 var (
 	shellCommand = regexp.MustCompile(`(?m)^(?:kubectl plimsoll|bin/kubectl-plimsoll) ([^#\n]+)`)
-	address      = regexp.MustCompile(`http://localhost:9090|\bURL\b`)
 )
 
 // readmeScripts are the scripts whose hub objects the commands of the README use.
@@ -45,6 +44,13 @@ spec:
   resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 64}]}]}]
 `
 
+// readmePrometheus is the Service that the commands find.
+const readmePrometheus = `apiVersion: v1
+kind: Service
+metadata: {name: prometheus-operated, namespace: monitoring, labels: {operated-prometheus: "true"}}
+spec: {clusterIP: None, ports: [{name: http-web, port: 9090}]}
+`
+
 // TestReadmeCommands runs every command of the README, and checks that the README shows
 // every command of the plugin.
 func TestReadmeCommands(t *testing.T) {
@@ -59,7 +65,7 @@ func TestReadmeCommands(t *testing.T) {
 	script, shown := &txtar.Archive{}, map[string]bool{}
 	text := "cd " + root + "\n"
 	for _, m := range shellCommand.FindAllStringSubmatch(string(readme), -1) {
-		words := strings.Fields(address.ReplaceAllString(m[1], "$$PROMETHEUS"))
+		words := strings.Fields(m[1])
 		shown[words[0]] = true
 		var args []string
 		for _, w := range words {
@@ -91,7 +97,8 @@ func TestReadmeCommands(t *testing.T) {
 		}
 	}
 	script.Comment = []byte(text)
-	script.Files = append(script.Files, txtar.File{Name: "history.txt", Data: []byte(readmeHistory)}, txtar.File{Name: "hub/queue.yaml", Data: []byte(readmeQueue)})
+	script.Files = append(script.Files, txtar.File{Name: "history.txt", Data: []byte(readmeHistory)}, txtar.File{Name: "hub/queue.yaml", Data: []byte(readmeQueue)},
+		txtar.File{Name: "hub/prometheus.yaml", Data: []byte(readmePrometheus)}, txtar.File{Name: "services", Data: []byte("monitoring/services/http:prometheus-operated:9090\n")})
 	for _, name := range readmeScripts {
 		from, err := txtar.ParseFile(filepath.Join("testdata", "script", name))
 		if err != nil {

@@ -70,7 +70,7 @@ a tie, as in OCM. CHANGES/DAY counts new values, not renewals. -o wide shows eve
 score with nameFrom has a row for each name that occurs at some time, and is missing at others.
 
 The exit code is 1 if a query always fails or no query returns data.`,
-		Example: "  kubectl plimsoll backtest -f policy.yaml --prometheus http://localhost:9090 --since 7d",
+		Example: "  kubectl plimsoll backtest -f policy.yaml --since 7d",
 		Args:    command.ExactArgs(0, "no arguments besides -f POLICY"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.Check(), flags.Check()); err != nil {

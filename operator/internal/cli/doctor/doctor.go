@@ -37,13 +37,15 @@ func New(a *command.App) *cobra.Command {
 		Short: "Check the installation on the hub and say how to repair each fault",
 		Long: `Check the installation on the hub and say how to repair each fault: versions, the
 operator, Kueue's dispatcher, queues and admission checks, connections to workers, what Open
-Cluster Management installs there, and the conditions of sources, policies and gates. With
---prometheus, doctor also checks for each cluster whether the series exist that policies and gates
-need, and warns of workers whose Kueue exports no quota. Without it, series are not checked.
+Cluster Management installs there, and the conditions of sources, policies and gates. If doctor
+finds the metrics, it also checks for each cluster whether the series exist that policies and gates
+need, and warns of workers whose Kueue exports no quota.
 
 doctor reads objects and writes nothing. A check is skipped if your user may not read what
-it needs. The exit code is 1 if there is a fault; warnings do not count.`,
-		Example: "  kubectl plimsoll doctor\n  kubectl plimsoll doctor --prometheus http://localhost:9090",
+it needs. The exit code is 1 if there is a fault; warnings do not count.
+
+` + prometheus.Help,
+		Example: "  kubectl plimsoll doctor\n  kubectl plimsoll doctor",
 		Args:    command.ExactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.Check(), d.metrics.Check()); err != nil {
@@ -64,7 +66,6 @@ it needs. The exit code is 1 if there is a fault; warnings do not count.`,
 	}
 	cmd.Flags().StringVar(&d.namespace, "operator-namespace", "plimsoll-system", "namespace of the operator")
 	cmd.Flags().StringVar(&d.kueue, "kueue-namespace", "kueue-system", "namespace of Kueue")
-	cmd.Flags().StringVar(&d.metrics.URL, "prometheus", "", "base URL of a Prometheus or Thanos with the series of all clusters")
 	d.metrics.AddHubSource(cmd.Flags())
 	d.metrics.Add(cmd)
 	out.Add(cmd)

@@ -31,6 +31,8 @@ const quotaSeries = "cluster_queue:kueue_unreserved_quota:max"
 
 const quotaFix = "on each of these clusters, set metrics.enableClusterQueueResources: true in Kueue's configuration, scrape Kueue, and load rules/recording-queues.yaml"
 
+const seriesFix = "kubectl plimsoll doctor --prometheus URL, with the metrics of all clusters"
+
 // seriesCheck checks the series of each ManagedCluster.
 type seriesCheck struct {
 	*doctor
@@ -46,23 +48,30 @@ type seriesCheck struct {
 
 // checkSeries checks that the recorded series exist for each ManagedCluster.
 func (d *doctor) checkSeries(ctx context.Context) ([]installation.Diagnosis, error) {
-	switch {
-	case d.metrics.URL == "":
-		return []installation.Diagnosis{d.uncheckedSeries()}, nil
-	case len(d.hub.Managed.Items) == 0:
-		return []installation.Diagnosis{{Result: installation.ResultSkipped, Subject: "series", Message: "not checked: the hub has no ManagedCluster that your user may read"}}, nil
+	skipped := func(format string, args ...any) []installation.Diagnosis {
+		return []installation.Diagnosis{{Result: installation.ResultSkipped, Subject: "series", Message: "not checked" + fmt.Sprintf(format, args...)}}
 	}
-	var mapping *v1alpha1.MetricsSource
+	if len(d.hub.Managed.Items) == 0 {
+		return skipped(": the hub has no ManagedCluster that your user may read"), nil
+	}
+	var chosen *v1alpha1.MetricsSource
 	if d.metrics.NeedsMapping() {
 		if slices.Contains(d.hub.Unread, "MetricsSources") {
-			return []installation.Diagnosis{{Result: installation.ResultSkipped, Subject: "series", Message: "not checked, because the MetricsSources can't be read, whose clusterMapping says how series name clusters"}}, nil
+			return skipped(", because the MetricsSources can't be read, whose clusterMapping says how series name clusters"), nil
 		}
 		var err error
-		if mapping, err = d.metrics.ChooseMapping(d.hub.Sources.Items); err != nil {
-			return []installation.Diagnosis{{Result: installation.ResultSkipped, Subject: "series", Message: "not checked: " + err.Error(), Fix: "kubectl plimsoll doctor --prometheus URL --source NAME"}}, nil
+		if chosen, err = d.metrics.Choose(d.hub.Sources.Items); err != nil {
+			diagnoses := skipped(": %v", err)
+			diagnoses[0].Fix = "run doctor again with --source NAME"
+			return diagnoses, nil
 		}
 	}
-	source, err := d.metrics.Connect(d.app, mapping, nil)
+	source, err := d.metrics.Connect(ctx, d.app, chosen, nil)
+	if err != nil && d.metrics.URL == "" {
+		diagnoses := skipped(": %v", err)
+		diagnoses[0].Fix = seriesFix
+		return diagnoses, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -70,21 +79,6 @@ func (d *doctor) checkSeries(ctx context.Context) ([]installation.Diagnosis, err
 	c := &seriesCheck{doctor: d, source: source, mapping: clustermap.New(d.hub.Managed.Items, source.Info), silent: map[string]bool{}, metered: true}
 	c.run(query.ForClusters(ctx, c.mapping.Names()))
 	return c.diagnoses, nil
-}
-
-// uncheckedSeries says that the series were not checked, and how to check them. The addresses of
-// MetricsSources are those for pods of the hub, and their credentials are in Secrets, which the
-// CLI does not read.
-func (d *doctor) uncheckedSeries() installation.Diagnosis {
-	server := "a Prometheus or Thanos with the metrics of all clusters"
-	if sources := d.hub.Sources.Items; len(sources) > 0 {
-		s := &prometheus.Source{Spec: &sources[0].Spec}
-		server = fmt.Sprintf("the server of MetricsSource %s, %s", sources[0].Name, s.Address())
-	}
-	return installation.Diagnosis{
-		Result: installation.ResultSkipped, Subject: "series", Message: "not checked, because --prometheus is not set",
-		Fix: "kubectl plimsoll doctor --prometheus URL, with a URL at which you reach " + server + ", such as that of a forwarded port",
-	}
 }
 
 // run stops at the first response by which no cluster can be judged.
@@ -190,6 +184,9 @@ func (c *seriesCheck) addFine(series string) {
 func (c *seriesCheck) clustersWithout(ctx context.Context, series string) (missing []string, ok bool) {
 	result, err := c.source.Client.Query(ctx, fmt.Sprintf("count by (%s) (%s)", c.source.Info.ClusterLabel, series), c.app.Now())
 	switch {
+	case err != nil && c.metrics.URL == "": // the address that was found may be for pods of the hub only
+		c.diagnoses = append(c.diagnoses, installation.Diagnosis{Result: installation.ResultSkipped, Subject: "series", Message: "not checked: " + err.Error(), Fix: seriesFix})
+		return nil, false
 	case err != nil:
 		c.diagnoses = append(c.diagnoses, installation.Fault("Prometheus", err.Error(), "check the address and the credentials of --prometheus"))
 		return nil, false

@@ -27,7 +27,9 @@ const FlagsHelp = `The files must contain one ScoringPolicy. They can also conta
 policy refers to, and the Secrets of that MetricsSource; then queries use the same settings
 as the operator. --prometheus queries another URL, such as a forwarded port, and the flags
 for credentials replace the Secrets. Secrets are never printed. Without the MetricsSource in the
-files, its clusterMapping is read from the hub.
+files, that of the hub applies.
+
+` + prometheus.Help + `
 
 The clusters are those of --clusters. Without --clusters, they are the clusters of the hub
 that the policy selects. Without a hub, they are the clusters in the query results.`
@@ -43,7 +45,6 @@ type Flags struct {
 func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.Files, "filename", "f", nil, "files or folders with a ScoringPolicy, or - for standard input")
-	flags.StringVar(&f.Connection.URL, "prometheus", "", "URL of Prometheus, Thanos Query or Mimir; {cluster} in it is replaced by the name of each cluster")
 	flags.StringSliceVar(&f.Clusters, "clusters", nil, "names of clusters to score, instead of those of the hub")
 	flags.DurationVar(&f.Connection.Timeout, "timeout", f.Connection.Timeout, "timeout of one query; 0 uses the limits of the source")
 	f.Connection.Add(cmd)
@@ -88,19 +89,16 @@ func (f *Flags) Open(ctx context.Context, a *command.App, m *manifest.Manifests)
 	return &Setup{Policy: policy, Compiled: compiled, Source: source}, nil
 }
 
-// ConnectTo connects to a MetricsSource of the files, or to --prometheus. The caller must close the client of the source.
+// ConnectTo connects to a MetricsSource of the files or of the hub, or to --prometheus. The caller must close the client of the source.
 func (f *Flags) ConnectTo(ctx context.Context, a *command.App, m *manifest.Manifests, name string) (*prometheus.Source, error) {
 	src := m.Sources[name]
-	if src == nil && f.Connection.URL == "" {
-		return nil, command.Usagef("set the URL to query with --prometheus, or pass a file with MetricsSource %q to -f", name)
-	}
 	if src == nil && f.Connection.NeedsMapping() {
 		var err error
-		if src, err = prometheus.FindMapping(ctx, a, name); err != nil {
+		if src, err = f.Connection.Find(ctx, a, name); err != nil {
 			_, _ = fmt.Fprintf(a.ErrOut, "series have the default clusterMapping, because that of MetricsSource %s can't be read: %v\n", name, err)
 		}
 	}
-	return f.Connection.Connect(a, src, m.Secrets)
+	return f.Connection.Connect(ctx, a, src, m.Secrets)
 }
 
 // SelectClusters returns the clusters of the command line, of the hub, or of the query

@@ -30,7 +30,7 @@ manifest. Nothing is written.
 
 The exit code is 0 if every job starts now, 3 if one waits, 4 if one can never start, and 1 if the metrics
 do not tell.`,
-		Example: "  kubectl plimsoll fit -f job.yaml --prometheus http://localhost:9090\n  kubectl plimsoll fit -f job.yaml -f gate.yaml -f source.yaml -o json",
+		Example: "  kubectl plimsoll fit -f job.yaml\n  kubectl plimsoll fit -f job.yaml -f gate.yaml -f source.yaml -o json",
 		Args:    command.ExactArgs(0, "no arguments besides -f JOB"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.Check(), question.Check()); err != nil {

@@ -54,6 +54,7 @@ func init() {
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                                    meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Pod"):                                          meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Secret"):                                       meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Service"):                                      meta.RESTScopeNamespace,
 		rbacv1.SchemeGroupVersion.WithKind("ClusterRole"):                                  meta.RESTScopeRoot,
 		rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):                           meta.RESTScopeRoot,
 		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):                               meta.RESTScopeNamespace,

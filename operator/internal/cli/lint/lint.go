@@ -97,7 +97,6 @@ can read them.`,
 	}
 	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "files, folders of .yaml and .yml files, or - for standard input")
 	cmd.Flags().BoolVar(&asRules, "as-rules", false, "print the queries as a file of recording rules, and check only what an API server would refuse")
-	cmd.Flags().StringVar(&flags.URL, "prometheus", "", "URL of a server on which to count the series of each selector")
 	cmd.Flags().DurationVar(&flags.Timeout, "timeout", flags.Timeout, "timeout of one query to the server; 0 uses the default of a source")
 	flags.Add(cmd)
 	out.Add(cmd)

@@ -26,7 +26,7 @@ const manySeries = 10_000
 // checkServer counts the series of every selector on a server. It returns an error if the
 // server cannot be queried.
 func (l *linter) checkServer(ctx context.Context, a *command.App, flags *prometheus.Flags) error {
-	source, err := flags.Connect(a, nil, nil)
+	source, err := flags.Connect(ctx, a, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ or all workloads of the hub that wait for a cluster (--waiting).
 
 The exit code is 1 if a query fails or matches no cluster. The scores of the other queries
 are still printed.`,
-		Example: "  kubectl plimsoll preview -f policy.yaml --prometheus http://localhost:9090\n  kubectl plimsoll preview -f policy.yaml -f source.yaml -f secret.yaml\n  kubectl plimsoll preview -f gate.yaml --job job.yaml --prometheus http://localhost:9090",
+		Example: "  kubectl plimsoll preview -f policy.yaml\n  kubectl plimsoll preview -f policy.yaml -f source.yaml -f secret.yaml\n  kubectl plimsoll preview -f gate.yaml --job job.yaml",
 		Args:    command.ExactArgs(0, "no arguments besides -f POLICY or -f GATE"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.Check(), flags.Check()); err != nil {

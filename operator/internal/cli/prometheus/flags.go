@@ -24,6 +24,11 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
+// Help describes where queries go, in the help of a command.
+const Help = `Queries go to --prometheus. Without it, they go to the MetricsSource of the hub, and else to a Service in
+the cluster of the kubeconfig that looks like Thanos or Prometheus. Services are reached through the API
+server, which needs the right to get and create services/proxy; no port needs to be forwarded.`
+
 // Flags configure the connection to a metrics source. They override a
 // MetricsSource. Credentials are read from files, because other users can see the command
 // line of a process.
@@ -42,9 +47,10 @@ type Flags struct {
 
 var sourceTypes = []string{string(v1alpha1.SourcePrometheus), string(v1alpha1.SourceThanos)}
 
-// Add adds all flags except --prometheus and --timeout, which not all commands share.
+// Add adds all flags except --timeout and --source, which not all commands share.
 func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.StringVar(&f.URL, "prometheus", "", "URL of Prometheus, Thanos Query or Mimir, in which {cluster} stands for the name of each cluster, or NAMESPACE/NAME:PORT of a Service")
 	flags.StringVar(&f.sourceType, "source-type", "", "type of the source: one of "+strings.Join(sourceTypes, "|"))
 	flags.StringVar(&f.Label, "cluster-label", "", `label of a series that identifies its cluster (default "cluster")`)
 	flags.StringVar(&f.tenant, "tenant", "", "tenant of Mimir or Thanos")
@@ -65,6 +71,8 @@ func (f *Flags) Check() error {
 	switch {
 	case f.Timeout < 0:
 		return command.Usagef("--timeout must not be negative, is %s", f.Timeout)
+	case f.URL != "" && !isAddress(f.URL):
+		return command.Usagef("--prometheus must be a URL with http:// or https://, or NAMESPACE/NAME:PORT of a Service, not %q", f.URL)
 	case f.sourceType != "" && !slices.Contains(sourceTypes, f.sourceType):
 		return command.Usagef("--source-type must be one of %s, not %q", strings.Join(sourceTypes, "|"), f.sourceType)
 	case (f.basicUser == "") != (f.basicFile == ""):
@@ -84,13 +92,17 @@ type Source struct {
 	Spec   *v1alpha1.MetricsSourceSpec
 }
 
-// Connect returns a client of src with the overrides of the flags. src may be nil.
-// secrets must hold all values that src refers to.
-func (f *Flags) Connect(a *command.App, src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference]string) (*Source, error) {
+// Connect returns a client of src with the overrides of the flags. src may be nil. Without an address, the source is a
+// Service of the cluster. secrets must hold all values that src refers to.
+func (f *Flags) Connect(ctx context.Context, a *command.App, src *v1alpha1.MetricsSource, secrets map[v1alpha1.SecretKeyReference]string) (*Source, error) {
 	if src == nil {
 		src = &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: "flags"}}
 	}
 	if err := f.override(&src.Spec); err != nil {
+		return nil, err
+	}
+	address, transport, err := f.route(ctx, a, src)
+	if err != nil {
 		return nil, err
 	}
 	if err := checkSecrets(src.Name, &src.Spec, secrets); err != nil {
@@ -112,6 +124,7 @@ func (f *Flags) Connect(a *command.App, src *v1alpha1.MetricsSource, secrets map
 			return dial.HTTPConfig(expanded, secrets, "")
 		}
 	}
+	cfg.URL, cfg.Transport = address, transport
 	// Users query through port forwards, and see every label.
 	cfg.AllowLoopback, cfg.AllLabels = true, true
 	cfg.Clusters = func(ctx context.Context) ([]string, error) { return hubClusterNames(ctx, a) }
@@ -163,7 +176,7 @@ func (f *Flags) override(spec *v1alpha1.MetricsSourceSpec) error {
 	case strings.Contains(f.URL, query.ClusterPlaceholder):
 		spec.URL, spec.URLTemplate = "", f.URL
 	case f.URL != "":
-		spec.URL, spec.URLTemplate = f.URL, ""
+		spec.URL, spec.URLTemplate = f.URL, "" // route replaces NAMESPACE/NAME:PORT
 	}
 	if f.sourceType != "" {
 		spec.Type = v1alpha1.SourceType(f.sourceType)

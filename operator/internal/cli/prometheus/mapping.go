@@ -22,10 +22,9 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/metrics/query"
 )
 
-// AddHubSource adds --source, for commands that compare the series of --prometheus with the clusters
-// of the hub.
+// AddHubSource adds --source, for commands that compare series with the clusters of the hub.
 func (f *Flags) AddHubSource(flags *pflag.FlagSet) {
-	flags.StringVar(&f.hubSource, "source", "", "MetricsSource of the hub whose clusterMapping applies to the series of --prometheus; needed only if those of the hub differ")
+	flags.StringVar(&f.hubSource, "source", "", "MetricsSource of the hub to query; with --prometheus, only its clusterMapping applies. Needed only if those of the hub differ")
 }
 
 // NeedsMapping is false if each cluster has its own endpoint: the client then names the clusters.
@@ -33,31 +32,35 @@ func (f *Flags) NeedsMapping() bool {
 	return !strings.Contains(f.URL, query.ClusterPlaceholder)
 }
 
-// mappingOf returns a MetricsSource that has only the name and the clusterMapping of the source.
-func mappingOf(source *v1alpha1.MetricsSource) *v1alpha1.MetricsSource {
+// choose returns what applies of a MetricsSource of the hub: with --prometheus, only its clusterMapping.
+func (f *Flags) choose(source *v1alpha1.MetricsSource) *v1alpha1.MetricsSource {
 	info := dial.SourceInfo(source)
-	return &v1alpha1.MetricsSource{
-		ObjectMeta: metav1.ObjectMeta{Name: source.Name},
-		Spec:       v1alpha1.MetricsSourceSpec{ClusterMapping: v1alpha1.ClusterMapping{Label: info.ClusterLabel, Match: v1alpha1.ClusterMatch(info.Match), Key: info.Key}},
+	chosen := &v1alpha1.MetricsSource{ObjectMeta: metav1.ObjectMeta{Name: source.Name}}
+	if f.URL == "" {
+		chosen.Spec = *source.Spec.DeepCopy()
 	}
+	chosen.Spec.ClusterMapping = v1alpha1.ClusterMapping{Label: info.ClusterLabel, Match: v1alpha1.ClusterMatch(info.Match), Key: info.Key}
+	return chosen
 }
 
-// ChooseMapping returns the mapping of the MetricsSource of --source or, without the flag, the one
-// that all MetricsSources of the hub share. It returns nil if the hub has no MetricsSource. It is an
+// Choose returns what applies of the MetricsSource of --source or, without the flag, of all
+// MetricsSources of the hub. It returns nil if the hub has no MetricsSource. It is an
 // error if they differ: the URL of a forwarded port does not show which one it belongs to.
-func (f *Flags) ChooseMapping(sources []v1alpha1.MetricsSource) (*v1alpha1.MetricsSource, error) {
+func (f *Flags) Choose(sources []v1alpha1.MetricsSource) (*v1alpha1.MetricsSource, error) {
 	var chosen *v1alpha1.MetricsSource
 	for i := range sources {
-		mapping := mappingOf(&sources[i])
+		source := f.choose(&sources[i])
 		switch {
 		case f.hubSource != "":
-			if mapping.Name == f.hubSource {
-				return mapping, nil
+			if source.Name == f.hubSource {
+				return source, nil
 			}
 		case chosen == nil:
-			chosen = mapping
-		case chosen.Spec.ClusterMapping != mapping.Spec.ClusterMapping:
-			return nil, fmt.Errorf("the MetricsSources %s and %s have different clusterMappings: choose one with --source", chosen.Name, mapping.Name)
+			chosen = source
+		case chosen.Spec.ClusterMapping != source.Spec.ClusterMapping:
+			return nil, fmt.Errorf("the MetricsSources %s and %s have different clusterMappings: choose one with --source", chosen.Name, source.Name)
+		case chosen.Spec.URL != source.Spec.URL, chosen.Spec.URLTemplate != source.Spec.URLTemplate:
+			return nil, fmt.Errorf("the MetricsSources %s and %s have different addresses: choose one with --source", chosen.Name, source.Name)
 		}
 	}
 	if f.hubSource != "" {
@@ -66,14 +69,14 @@ func (f *Flags) ChooseMapping(sources []v1alpha1.MetricsSource) (*v1alpha1.Metri
 	return chosen, nil
 }
 
-// FleetSource is the source of --prometheus with the clusters that its series name.
+// FleetSource is a source with the clusters that its series name.
 type FleetSource struct {
 	*Source
 	// mapping is nil if the cluster label holds the names of the clusters.
 	mapping *clustermap.Mapping
 }
 
-// ConnectFleet connects to --prometheus. Its series name clusters as the MetricsSources of the hub
+// ConnectFleet connects to --prometheus, or to the source that it finds. Its series name clusters as the MetricsSources of the hub
 // say. If these can't be read, the cluster label holds the names of the clusters.
 func (f *Flags) ConnectFleet(ctx context.Context, a *command.App) (*FleetSource, error) {
 	var mapping *v1alpha1.MetricsSource
@@ -81,7 +84,7 @@ func (f *Flags) ConnectFleet(ctx context.Context, a *command.App) (*FleetSource,
 		sources, err := listMetricsSources(ctx, a)
 		switch {
 		case err == nil:
-			if mapping, err = f.ChooseMapping(sources); err != nil {
+			if mapping, err = f.Choose(sources); err != nil {
 				return nil, err
 			}
 		case f.hubSource != "":
@@ -90,7 +93,7 @@ func (f *Flags) ConnectFleet(ctx context.Context, a *command.App) (*FleetSource,
 			_, _ = fmt.Fprintf(a.ErrOut, "clusters have the names in the label %q of the series, because the MetricsSources of the hub can't be read: %v\n", cmp.Or(f.Label, "cluster"), err)
 		}
 	}
-	source, err := f.Connect(a, mapping, nil)
+	source, err := f.Connect(ctx, a, mapping, nil)
 	if err != nil || source.Info.Match == string(v1alpha1.MatchName) {
 		return &FleetSource{Source: source}, err
 	}
@@ -138,9 +141,9 @@ func (s *FleetSource) ByCluster(a *command.App, what string, samples []query.Sam
 	}
 }
 
-// FindMapping returns the mapping of a MetricsSource of the hub. It is nil if there is no hub, or if
+// Find returns what applies of a MetricsSource of the hub. It is nil if there is no hub, or if
 // the hub has no such MetricsSource.
-func FindMapping(ctx context.Context, a *command.App, name string) (*v1alpha1.MetricsSource, error) {
+func (f *Flags) Find(ctx context.Context, a *command.App, name string) (*v1alpha1.MetricsSource, error) {
 	c, _, err := hubclient.Connect(a)
 	if err != nil {
 		return nil, nil // preview and backtest work without a hub
@@ -150,7 +153,7 @@ func FindMapping(ctx context.Context, a *command.App, name string) (*v1alpha1.Me
 	if err != nil || !found {
 		return nil, hubclient.Reading("read hub", err)
 	}
-	return mappingOf(source), nil
+	return f.choose(source), nil
 }
 
 func listMetricsSources(ctx context.Context, a *command.App) ([]v1alpha1.MetricsSource, error) {

@@ -33,48 +33,49 @@ func New(a *command.App) *cobra.Command {
 		Short: "Show free devices and scores of each cluster",
 		Long: `Show free devices and scores of each cluster.
 
-Scores are read from the hub, if there is one. Free devices are queried from the Prometheus or Thanos of
---prometheus, which must evaluate the shipped recording rules. -o wide adds the free devices of the node that
+Scores are read from the hub, if there is one. Free devices are queried from a Prometheus or Thanos that
+evaluates the shipped recording rules. -o wide adds the free devices of the node that
 has most of them, and the devices that no pod can get. A warning names each response that lacks data: the sums
-are then too small.`,
-		Example: "  kubectl plimsoll top --prometheus http://localhost:9090 -o wide",
+are then too small.
+
+` + prometheus.Help,
+		Example: "  kubectl plimsoll top -o wide",
 		Args:    command.ExactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.Check(), flags.Check()); err != nil {
 				return err
 			}
-			rows, err := top(cmd.Context(), a, &flags)
+			rows, withDevices, err := top(cmd.Context(), a, &flags)
 			if err != nil {
 				return err
 			}
 			if len(rows) == 0 {
 				_, _ = fmt.Fprintln(a.ErrOut, "No cluster has a score. Check that a ScoringPolicy is Ready: kubectl get scoringpolicies")
 			}
-			return out.Print(a.Out, "ClusterList", rows, func(w io.Writer) { writeTop(w, rows, flags.URL != "", out.IsWide(), a.Now()) })
+			return out.Print(a.Out, "ClusterList", rows, func(w io.Writer) { writeTop(w, rows, withDevices, out.IsWide(), a.Now()) })
 		},
 	}
-	cmd.Flags().StringVar(&flags.URL, "prometheus", "", "base URL of a Prometheus or Thanos to query for free devices")
 	flags.AddHubSource(cmd.Flags())
 	flags.Add(cmd)
 	out.Add(cmd)
 	return cmd
 }
 
-func top(ctx context.Context, a *command.App, flags *prometheus.Flags) ([]fleet.Cluster, error) {
-	scores, err := readScores(ctx, a)
-	if err != nil && flags.URL == "" {
-		return nil, err
+// top returns the scores and devices of each cluster. withDevices is false if no source of devices was found.
+func top(ctx context.Context, a *command.App, flags *prometheus.Flags) (rows []fleet.Cluster, withDevices bool, err error) {
+	scores, scoresErr := readScores(ctx, a)
+	devices, devicesErr := fleet.QueryDevices(ctx, a, flags)
+	switch {
+	case devicesErr != nil && flags.URL != "":
+		return nil, false, fmt.Errorf("--prometheus: %w", devicesErr)
+	case devicesErr != nil && scoresErr != nil:
+		return nil, false, scoresErr
+	case devicesErr != nil:
+		_, _ = fmt.Fprintf(a.ErrOut, "without free devices: %v\n", devicesErr)
+	case scoresErr != nil:
+		_, _ = fmt.Fprintf(a.ErrOut, "without scores, because the hub can't be read: %v\n", scoresErr)
 	}
-	if err != nil {
-		_, _ = fmt.Fprintf(a.ErrOut, "without scores, because the hub can't be read: %v\n", err)
-	}
-	var devices map[string][]fleet.Devices
-	if flags.URL != "" {
-		if devices, err = fleet.QueryDevices(ctx, a, flags); err != nil {
-			return nil, fmt.Errorf("--prometheus: %w", err)
-		}
-	}
-	return fleet.Clusters(scores, devices), nil
+	return fleet.Clusters(scores, devices), devicesErr == nil, nil
 }
 
 // readScores returns the scores of the hub, by cluster and score key.

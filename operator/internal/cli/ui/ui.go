@@ -42,14 +42,14 @@ func New(a *command.App) *cobra.Command {
 
 The pages show what top, explain and report show, with your own rights. They are served on 127.0.0.1, to
 browsers that have opened the printed address: it contains a key, because other users of this machine can
-connect, too. Free devices and scores over time are queried from the Prometheus or Thanos of --prometheus.
+connect, too. Free devices and scores over time are queried from a Prometheus or Thanos.
 
 With --token-passthrough, the pages are for other users, on the address of --listen, behind a proxy that
 authenticates them: each request to the hub has the bearer token of the user's request, and no other
 credential.
 
-` + explanation.OperatorHelp,
-		Example: "  kubectl plimsoll ui --open --prometheus http://localhost:9090",
+` + prometheus.Help + "\n\n" + explanation.OperatorHelp,
+		Example: "  kubectl plimsoll ui --open",
 		Args:    command.ExactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(o.check(), o.prometheus.Check()); err != nil {
@@ -66,7 +66,6 @@ credential.
 	flags.StringVar(&o.certFile, "serving-cert", "", "file with the certificate of --listen; a new one is read when the file changes")
 	flags.StringVar(&o.keyFile, "serving-key", "", "file with the key of --serving-cert")
 	flags.DurationVar(&o.refresh, "refresh", 5*time.Second, "time after which pages read the hub again, at least 100ms, with --token-passthrough at most 2m")
-	flags.StringVar(&o.prometheus.URL, "prometheus", "", "base URL of a Prometheus or Thanos to query for free devices and scores over time")
 	o.prometheus.AddHubSource(flags)
 	o.prometheus.Add(cmd)
 	o.operator.Add(flags)

@@ -124,8 +124,8 @@ func (v *view) scores(ctx context.Context) (map[string]map[string]gate.Score, er
 // mayReadMetrics returns why series are not shown. The proxy of other users may let in anyone: only those who may read the
 // scores of all clusters may see the series, which are queried with other credentials than theirs.
 func (v *view) mayReadMetrics(ctx context.Context) error {
-	if v.options.prometheus.URL == "" {
-		return errors.New("kubectl plimsoll ui runs without --prometheus")
+	if v.options.passthrough && v.options.prometheus.URL == "" {
+		return errors.New("kubectl plimsoll ui runs with --token-passthrough, and without --prometheus")
 	}
 	if _, err := v.scores(ctx); v.options.passthrough && err != nil {
 		return hubclient.Reading("only users who may list AddOnPlacementScores see metrics", err)

@@ -66,7 +66,7 @@ func New(a *command.App) *cobra.Command {
 		flags wasteFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "waste {--prometheus URL | --reclaim}",
+		Use:   "waste",
 		Short: "Show who held devices without using them",
 		Long: `Show who held devices without using them.
 
@@ -80,8 +80,10 @@ shipped recording rules and must have their results for the whole window.
 
 With --reclaim, the command shows which workloads the ReclaimPolicies of the hub returned to their
 queues, or would return in mode Shadow, and what their last round decided about idle workloads.
-It reads their status and needs no --prometheus.`,
-		Example: "  kubectl plimsoll waste --prometheus http://localhost:9090\n  kubectl plimsoll waste --prometheus http://localhost:9090 --by namespace --window 7d\n  kubectl plimsoll waste --reclaim",
+It reads their status and needs no metrics.
+
+` + prometheus.Help,
+		Example: "  kubectl plimsoll waste\n  kubectl plimsoll waste --by namespace --window 7d\n  kubectl plimsoll waste --reclaim",
 		Args:    command.ExactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if flags.reclaim {
@@ -104,7 +106,6 @@ It reads their status and needs no --prometheus.`,
 			return out.Print(a.Out, "IdleOwnerList", rows, func(w io.Writer) { writeWaste(w, rows, &flags) })
 		},
 	}
-	cmd.Flags().StringVar(&flags.URL, "prometheus", "", "URL of Prometheus, Thanos Query or Mimir")
 	cmd.Flags().DurationVar(&flags.Timeout, "timeout", 2*time.Minute, "timeout of one query")
 	cmd.Flags().StringVar(&flags.by, "by", "owner", "rows of the report: owner or namespace")
 	cmd.Flags().StringVar(&flags.window, "window", defaultWasteWindow, "time up to now, such as 12h or 7d, at most 90d")
@@ -121,8 +122,6 @@ It reads their status and needs no --prometheus.`,
 func (f *wasteFlags) parse() (time.Duration, error) {
 	window, err := model.ParseDuration(f.window)
 	switch {
-	case f.URL == "":
-		return 0, command.Usagef("set the URL of a source with --prometheus, or set --reclaim")
 	case err != nil || time.Duration(window) < minWasteStep || time.Duration(window) > maxWasteWindow:
 		return 0, command.Usagef("--window must be a duration from 1m to 90d, such as 12h or 7d, not %q", f.window)
 	case f.by != "owner" && f.by != "namespace":
@@ -137,7 +136,7 @@ func (f *wasteFlags) parse() (time.Duration, error) {
 func waste(ctx context.Context, a *command.App, flags *wasteFlags, window time.Duration) ([]wasteRow, error) {
 	source, err := flags.ConnectFleet(ctx, a)
 	if err != nil {
-		return nil, fmt.Errorf("--prometheus: %w", err)
+		return nil, err
 	}
 	defer source.Client.Close()
 	label, matcher := source.Info.ClusterLabel, ""
@@ -148,7 +147,7 @@ func waste(ctx context.Context, a *command.App, flags *wasteFlags, window time.D
 	add := func(what, devices string, set func(row *wasteRow, hours float64)) error {
 		result, err := source.Client.Query(ctx, deviceHoursQuery(devices, label, flags.by, window), a.Now())
 		if err != nil {
-			return fmt.Errorf("--prometheus: %w", err)
+			return err
 		}
 		prometheus.WarnIncomplete(a, what, result)
 		source.ByCluster(a, what, result.Samples, func(cluster string, s *query.Sample) {

@@ -28,8 +28,8 @@ type Config struct {
 	// HTTPFor returns the credentials and TLS settings of the endpoint of a cluster. If it
 	// is nil, HTTP applies to every endpoint.
 	HTTPFor func(ctx context.Context, cluster string) (config.HTTPClientConfig, error)
-	// Transport replaces the network, for tests and simulations. Authentication and TLS settings then
-	// have no effect. Nil means HTTP.
+	// Transport replaces the network: by the proxy of an API server, or in tests and simulations.
+	// Authentication and TLS settings then have no effect. Nil means HTTP.
 	Transport http.RoundTripper
 	// AllowLoopback permits connections to loopback addresses. Link-local and metadata
 	// addresses are never permitted.
