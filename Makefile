@@ -181,7 +181,7 @@ test-tools: ## Test the builders of images, charts and releases: each chart must
 	$(GO) -C .tools/mixin test -count=1 ./...
 
 .PHONY: pictures look
-pictures: ## Draw demo.svg from a run of make demo QUICK=1, fleet.png from a scripted fleet or a real one (THANOS=url), and pages of the CLI; needs chromium, node and npm
+pictures: ## Draw fit.svg, demo.svg from a run of make demo QUICK=1, fleet.png from a scripted fleet or a real one (THANOS=url), and pages of the CLI; needs chromium, node and npm
 	$(GO) run ./dashboards/pictures
 	$(GO) run ./test/look $(if $(THANOS),--url '$(THANOS)' --scrape 2s --last 15m) --boards fleet --widths 1280 --themes dark --picture dashboards/pictures/fleet.png
 	$(GO) test -tags chromium -count=1 ./operator/internal/cli -run InChromium -args -pictures $(CURDIR)/dashboards/pictures

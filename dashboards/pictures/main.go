@@ -1,5 +1,5 @@
-// Command pictures runs `make demo QUICK=1` and draws its output as demo.svg.
-// architecture.svg is drawn by hand.
+// Command pictures draws terminals: fit.svg from a script of the CLI's tests, and demo.svg from a run of
+// `make demo QUICK=1`. architecture.svg is drawn by hand.
 package main
 
 import (
@@ -11,7 +11,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
+
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 // demoSources are the files that determine what demo.svg shows, relative to the root of
@@ -33,6 +36,13 @@ func main() {
 
 // run expects the root of the repository as its working directory.
 func run(ctx context.Context) error {
+	fit, err := drawScript(".")
+	if err == nil {
+		err = os.WriteFile(filepath.Join("dashboards", "pictures", "fit.svg"), fit, 0o644)
+	}
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "plm")
 	if err != nil {
 		return err
@@ -52,7 +62,32 @@ func run(ctx context.Context) error {
 	if !found {
 		return fmt.Errorf("the demo printed no first step:\n%s", output)
 	}
-	return os.WriteFile(filepath.Join("dashboards", "pictures", "demo.svg"), drawTerminal("make demo QUICK=1", "[1/"+steps, hash), 0o644)
+	return os.WriteFile(filepath.Join("dashboards", "pictures", "demo.svg"), drawTerminal("Output of make demo QUICK=1", "$ make demo QUICK=1\n[1/"+steps, hash), 0o644)
+}
+
+// fitScript has the commands of fit.svg, each followed by a comparison with its output.
+const fitScript = "operator/internal/cli/testdata/script/tour.txtar"
+
+var shownCommand = regexp.MustCompile(`(?m)^(?:exec|exits \d) kubectl-plimsoll (.*)\ncmp stdout (.*)$`)
+
+// drawScript draws fit.svg.
+func drawScript(root string) ([]byte, error) {
+	script, err := txtar.ParseFile(filepath.Join(root, filepath.FromSlash(fitScript)))
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	for _, m := range shownCommand.FindAllStringSubmatch(string(script.Comment), -1) {
+		fmt.Fprintf(&b, "$ kubectl plimsoll %s\n", m[1])
+		for _, f := range script.Files {
+			if f.Name == m[2] {
+				b.Write(f.Data)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	hash, err := hashFiles(root, []string{fitScript})
+	return drawTerminal("kubectl plimsoll fit and preview", b.String(), hash), err
 }
 
 // hashFiles returns a hash of the files' contents.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -27,6 +28,20 @@ func TestDemoPictureIsCurrent(t *testing.T) {
 	}
 }
 
+func TestFitPictureIsCurrent(t *testing.T) {
+	picture, err := os.ReadFile("fit.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := drawScript(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(picture, want) {
+		t.Errorf("fit.svg does not show %s: run make pictures", fitScript)
+	}
+}
+
 // TestArchitecturePictureNamesWhatExists compares the names in the picture with the
 // architecture document.
 func TestArchitecturePictureNamesWhatExists(t *testing.T) {
@@ -50,7 +65,7 @@ func TestArchitecturePictureNamesWhatExists(t *testing.T) {
 }
 
 func TestPicturesAreXML(t *testing.T) {
-	for _, file := range []string{"demo.svg", "architecture.svg"} {
+	for _, file := range []string{"demo.svg", "fit.svg", "architecture.svg"} {
 		picture, err := os.Open(file)
 		if err != nil {
 			t.Fatal(err)
@@ -68,7 +83,7 @@ func TestPicturesAreXML(t *testing.T) {
 
 func TestTerminalWrapsAndEscapes(t *testing.T) {
 	output := "lab: building x\n      " + strings.Repeat("word ", 40) + "\n      a <b> -> c\n"
-	picture := string(drawTerminal("make demo", output, "0"))
+	picture := string(drawTerminal("demo", "$ make demo\n"+output, "0"))
 	for _, want := range []string{"$ make demo", "a &lt;b&gt; -&gt; c", `class="good"`} {
 		if !strings.Contains(picture, want) {
 			t.Errorf("%q is missing from:\n%s", want, picture)

@@ -16,14 +16,14 @@ const (
 	titleBar   = 34
 )
 
-// drawTerminal draws the output of a command as a terminal window. hash identifies the
-// sources of the output; the test of this package reads it.
-func drawTerminal(command, output, hash string) []byte {
-	lines := append([]string{"$ " + command}, visibleLines(output)...)
+// drawTerminal draws commands, in lines that begin with "$ ", and their output as a terminal window. hash
+// identifies the sources of the output; the test of this package reads it.
+func drawTerminal(title, text, hash string) []byte {
+	lines := visibleLines(text)
 	width, height := int(columns*cellWidth)+2*margin, titleBar+len(lines)*lineHeight+margin
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", width, height, width, height)
-	fmt.Fprintf(&b, "<!-- sources: %s -->\n<title>Output of %s</title>\n", hash, html.EscapeString(command))
+	fmt.Fprintf(&b, "<!-- sources: %s -->\n<title>%s</title>\n", hash, html.EscapeString(title))
 	b.WriteString("<style>text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#c9d1d9;white-space:pre}" +
 		".title{fill:#ffffff;font-weight:bold}.good{fill:#7ee787}.wait{fill:#e3b341}.head{fill:#79c0ff}.faint{fill:#8b949e}</style>\n")
 	fmt.Fprintf(&b, "<rect width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#0d1117\"/>\n", width, height)
@@ -69,9 +69,9 @@ func class(line string) string {
 	switch {
 	case strings.HasPrefix(text, "$ "), strings.HasPrefix(text, "["):
 		return "title"
-	case strings.HasPrefix(text, "CLUSTER "), strings.HasPrefix(text, "RESERVED FOR"):
+	case strings.HasPrefix(text, "CLUSTER "), strings.HasPrefix(text, "RESERVED FOR"), strings.HasPrefix(text, "NAMESPACE "):
 		return "head"
-	case strings.HasPrefix(text, "done in"), strings.Contains(text, " -> "):
+	case strings.HasPrefix(text, "done in"), strings.Contains(text, " -> "), strings.HasPrefix(text, "Starts: "):
 		return "good"
 	case strings.Contains(text, " waits: "), strings.HasPrefix(text, "Waits for:"):
 		return "wait"

@@ -120,8 +120,13 @@ func (j *Job) writeRows(w io.Writer, a *command.App, wide bool) {
 		format.Row(w, "Next:", j.Next)
 	}
 	for _, podSet := range slices.Sorted(maps.Keys(j.Flavors)) {
+		resources := map[string][]string{} // by flavor
 		for _, resource := range slices.Sorted(maps.Keys(j.Flavors[podSet])) {
-			format.Row(w, "Flavor:", fmt.Sprintf("%s of pods %s has %s", resource, podSet, j.Flavors[podSet][resource]))
+			flavor := string(j.Flavors[podSet][resource])
+			resources[flavor] = append(resources[flavor], string(resource))
+		}
+		for _, flavor := range slices.Sorted(maps.Keys(resources)) {
+			format.Row(w, "Flavor:", fmt.Sprintf("%s for %s of pods %s", flavor, strings.Join(resources[flavor], ", "), podSet))
 		}
 	}
 	for _, assumed := range j.Assumed {

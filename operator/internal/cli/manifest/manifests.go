@@ -191,8 +191,12 @@ func decodeGate(document []byte) (*v1alpha1.PlacementGate, error) {
 	if err := decodeValid(document, &v1alpha1.PlacementGate{}); err != nil {
 		return nil, err
 	}
+	content, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, err
+	}
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(document, &object.Object); err != nil {
+	if err := object.UnmarshalJSON(content); err != nil { // which keeps integers, unlike yaml.Unmarshal
 		return nil, err
 	}
 	return DefaultGate(object)
