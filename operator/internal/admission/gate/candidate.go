@@ -96,6 +96,8 @@ type Candidate struct {
 	LocalQueues map[string]string `json:"localQueues,omitempty"`
 	// Preference is how well the cluster suits the workload, by the gate's query.
 	Preference Number `json:"preference,omitzero"`
+	// Excess is the number of devices that an exporter of the cluster reports and its kube-state-metrics does not.
+	Excess Number `json:"excess,omitzero"`
 	// Shapes holds the metrics for each of the workload's pod sets, in their order.
 	Shapes []ShapeMetrics `json:"shapes"`
 	// Requirements are the results of the gate's requirements with scope Cluster.

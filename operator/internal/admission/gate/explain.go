@@ -135,7 +135,9 @@ func (e *evaluation) whyFirst(first, other Verdict, otherTier bool) string {
 		return "the workload is sent there already"
 	case other.LacksQuota && !first.LacksQuota:
 		return "it needs no preemption"
-	case other.LacksQuota == first.LacksQuota && other.Slow && !first.Slow:
+	case other.LacksQuota == first.LacksQuota && other.Excess > 0 && first.Excess <= 0:
+		return "kube-state-metrics confirms its devices"
+	case other.LacksQuota == first.LacksQuota && (other.Excess > 0) == (first.Excess > 0) && other.Slow && !first.Slow:
 		return "workloads start faster there"
 	case otherTier && other.Preference != first.Preference:
 		return "the gate prefers it"

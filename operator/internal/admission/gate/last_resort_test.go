@@ -64,6 +64,29 @@ func TestLastResorts(t *testing.T) {
 	}
 }
 
+// A cluster whose exporter reports devices that kube-state-metrics does not follows the others, also slow ones, and is used
+// if no other has room.
+func TestClustersWithExcessDevicesFollow(t *testing.T) {
+	rules := Rules{Placement: "gpu", MaxSampleAge: time.Minute}
+	large := holding("cluster1", 8)
+	large.Shapes[0].Headroom, large.Shapes[0].Capacity, large.Excess = Known(64), Known(64), Known(8)
+	candidates := []Candidate{large, holding("cluster2", 2)}
+	for name, view := range map[string]ledger.View{"fast": {}, "slow": hanging("cluster2", timing.SlowStart, "team-a")} {
+		d, clusters := Explain(job("a", 8, 1), candidates, Fleet{}, view, rules, 1, t0)
+		if !slices.Equal(d.Order, []string{"cluster2", "cluster1"}) {
+			t.Errorf("%s: order %v, want cluster2 first", name, d.Order)
+		}
+		want := "is eligible, an exporter reports 8 devices that kube-state-metrics does not; cluster2 comes first: kube-state-metrics confirms its devices"
+		if clusters[0].Why != want {
+			t.Errorf("%s: cluster1 %q, want %q", name, clusters[0].Why, want)
+		}
+	}
+	candidates[1].Shapes[0].Fit = Known(0)
+	if d := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, rules, 1, t0); !slices.Equal(d.Order, []string{"cluster1"}) {
+		t.Errorf("order %v, want cluster1, the only one with room", d.Order)
+	}
+}
+
 // A cluster where a workload has not started for longer than usual follows the others.
 func TestSlowClustersFollow(t *testing.T) {
 	for _, tc := range []struct {

@@ -25,6 +25,7 @@ const (
 	QueryHeadroom     = "headroom"
 	QueryCapacity     = "capacity"
 	QueryPreference   = "preference"
+	QueryExcess       = "excess"
 	QuerySampleTime   = "sampleTime"
 	QueryQuotaTime    = "quotaTime"
 	QueryQuota        = "quota"
@@ -97,6 +98,9 @@ func Queries(spec *v1alpha1.PlacementGateSpec, label string) []Query {
 	if spec.Queries.Quota == "" {
 		// Prometheus scrapes Kueue and the nodes at other times, and evaluates their rules in other groups.
 		list = append(list, Query{Name: QueryQuotaTime, Remote: true, Expr: fmt.Sprintf(`min by (%s) (cluster:kueue_sample_timestamp_seconds:min)`, label)})
+	}
+	if spec.Queries.Fit == "" {
+		list = append(list, Query{Name: QueryExcess, Expr: fmt.Sprintf(`max by (%s) (node_resource_state:plimsoll_excess_devices:sum)`, label)})
 	}
 	list = append(list, fitQueries(spec, label)...)
 	list = append(list, []Query{

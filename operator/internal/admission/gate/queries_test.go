@@ -41,7 +41,7 @@ func TestDefaultQueriesReadRecordingRules(t *testing.T) {
 // Which queries a gate has, how often they run, and for which workloads.
 func TestQueriesOfAGate(t *testing.T) {
 	times := []string{"sampleTime", "quotaTime, remote"}
-	fit, measured := []string{"fit, per shape", "deviceFit, per shape", "requestFit, per shape", "measured, per shape"}, []string{"headroom, per shape, default", "capacity, per shape, default", "largest, per shape"}
+	fit, measured := []string{"excess", "fit, per shape", "deviceFit, per shape", "requestFit, per shape", "measured, per shape"}, []string{"headroom, per shape, default", "capacity, per shape, default", "largest, per shape"}
 	empty, quota := []string{"emptyFit, per shape", "largestNode, per shape"}, []string{"quota, per shape, remote, per queue", "quotaLimit, per shape, remote, per queue", "cpuQuota, per shape, remote, per queue", "memoryQuota, per shape, remote, per queue", "kueue, remote", "localQueues, remote"}
 	quotas := []string{"nominalQuota, per shape, remote, reclaims, per queue", "borrowed, per shape, remote, reclaims, per queue"}
 	for _, tc := range []struct {
@@ -50,7 +50,7 @@ func TestQueriesOfAGate(t *testing.T) {
 		want []string
 	}{
 		{"defaults", v1alpha1.PlacementGateSpec{}, slices.Concat(times, fit, empty, measured, quota, quotas)},
-		{"own queries for room", v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: "q", EmptyFit: "q"}}, slices.Concat(times, fit[:1], empty, measured, quota, quotas)},
+		{"own queries for room", v1alpha1.PlacementGateSpec{Queries: v1alpha1.GateQueries{Fit: "q", EmptyFit: "q"}}, slices.Concat(times, fit[1:2], empty, measured, quota, quotas)},
 		{"all", v1alpha1.PlacementGateSpec{
 			Queries:       v1alpha1.GateQueries{Quota: "q", Preference: "q"},
 			Requirements:  []v1alpha1.GateRequirement{{Name: "power", Query: "q"}},

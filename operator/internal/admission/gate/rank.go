@@ -15,8 +15,9 @@ import (
 //  2. In the best tier with room, two clusters are drawn with probability proportional to
 //     capacity. The one with more net devices comes first.
 //  3. The others follow by tier and net devices.
-//  4. Clusters where workloads have not started for longer than usual follow the others, and then those where the
-//     workload has to preempt others, for devices or for quota.
+//  4. Clusters where workloads have not started for longer than usual follow the others, then those whose exporters
+//     report devices that Kubernetes does not have, and then those where the workload has to preempt others, for
+//     devices or for quota.
 //  5. If an incumbent has room, the incumbent moves to the front.
 func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 	var order []string
@@ -42,11 +43,14 @@ func rank(uid string, verdicts []Verdict, rules Rules, attempt int) []string {
 	return order
 }
 
-// drawbacks returns 2 if the workload has to preempt others on the cluster, and 1 more if workloads there do not start.
-// Kueue preempts only for quota.
+// drawbacks returns 4 if the workload has to preempt others on the cluster, 2 more if its metrics contradict each other, and
+// 1 more if workloads there do not start. Kueue preempts only for quota.
 func drawbacks(verdicts []Verdict, cluster string) (n int) {
 	v := verdicts[slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Cluster == cluster })]
 	if v.LacksQuota {
+		n += 4
+	}
+	if v.Excess > 0 {
 		n += 2
 	}
 	if v.Slow {

@@ -210,6 +210,9 @@ func eligibleMessage(v Verdict) string {
 	if v.QuotaUnknown {
 		text += ", its quota is unknown"
 	}
+	if v.Excess > 0 {
+		text += fmt.Sprintf(", an exporter reports %s that kube-state-metrics does not", quantity(int64(v.Excess), "device"))
+	}
 	if len(v.Unmeasured) > 0 {
 		text += ", " + v.unmeasuredNote()
 	}

@@ -44,6 +44,8 @@ type Verdict struct {
 	LacksQuota bool `json:"lacksQuota,omitempty"`
 	// Slow is true if workloads there have not started for longer than usual.
 	Slow bool `json:"slow,omitempty"`
+	// Excess is the number of devices that an exporter there reports and kube-state-metrics does not. They are not counted.
+	Excess float64 `json:"excess,omitempty"`
 	// QuotaUnknown is true if the worker's Kueue exports no quota for the queue.
 	QuotaUnknown bool `json:"quotaUnknown,omitempty"`
 	// Preference of the gate's query for the cluster.
@@ -85,6 +87,7 @@ func (e *evaluation) verdict(c *Candidate, view ledger.View) Verdict {
 		Cluster:             c.Name,
 		Age:                 -1,
 		Preference:          c.Preference,
+		Excess:              c.Excess.Value,
 		Score:               Preferred(c.Scores, e.rules.Scores, e.now),
 		IgnoredRequirements: groupByState(c.Requirements, e.rules, e.now)[requirementIgnored],
 	}

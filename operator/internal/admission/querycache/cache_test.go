@@ -20,20 +20,20 @@ func TestResultsAreSharedByKey(t *testing.T) {
 	for range 5 {
 		f.results(t)
 	}
-	if got := len(f.source.queries); got != 9 {
-		t.Errorf("five workloads with one key ran %d queries, want 9: %q", got, f.source.queries)
+	if got := len(f.source.queries); got != 10 {
+		t.Errorf("five workloads with one key ran %d queries, want 10: %q", got, f.source.queries)
 	}
 	other := f.facts
 	other.PodSets = podSets("NVIDIA-L4", 4)
-	if f.Candidates(t.Context(), f.gate, other); len(f.source.queries) != 11 {
-		t.Errorf("another size must run only the queries that depend on the size, ran %q", f.source.queries[9:])
+	if f.Candidates(t.Context(), f.gate, other); len(f.source.queries) != 12 {
+		t.Errorf("another size must run only the queries that depend on the size, ran %q", f.source.queries[10:])
 	}
 	f.clock.add(time.Millisecond)
-	if f.refresh(); len(f.source.queries) != 20 {
-		t.Errorf("%d queries after a refresh, want 20", len(f.source.queries))
+	if f.refresh(); len(f.source.queries) != 22 {
+		t.Errorf("%d queries after a refresh, want 22", len(f.source.queries))
 	}
-	if f.results(t); len(f.source.queries) != 20 {
-		t.Errorf("%d queries after a decision with refreshed results, want 20", len(f.source.queries))
+	if f.results(t); len(f.source.queries) != 22 {
+		t.Errorf("%d queries after a decision with refreshed results, want 22", len(f.source.queries))
 	}
 }
 

@@ -106,6 +106,8 @@ func (c *candidate) add(q queryResult, cluster string, exportsQuota bool) {
 		c.Shapes[q.podSet].Measured = q.result.objectsOf(cluster)
 	case gate.QueryPreference:
 		c.Preference = n
+	case gate.QueryExcess:
+		c.Excess = n
 	case gate.QueryQuota: // the gate's own
 		c.Shapes[q.podSet].Quota, c.Shapes[q.podSet].QuotaFailed = n, q.result.values == nil
 	default:

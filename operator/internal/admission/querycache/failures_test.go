@@ -33,7 +33,7 @@ func TestFailureMessageOfFailingQueries(t *testing.T) {
 	f.clock.add(time.Minute)
 	f.refresh()
 	f.wantFailureMessage(t, "the source fails",
-		"failing since 2026-05-01T12:00:00Z: capacity, deviceFit, emptyFit, fit, headroom, largest, largestNode, measured, requirements/freeze, requirements/power, sampleTime: connection refused")
+		"failing since 2026-05-01T12:00:00Z: capacity, deviceFit, emptyFit, excess, fit, headroom, largest, largestNode, measured, requirements/freeze, requirements/power, sampleTime: connection refused")
 	f.source.err = nil
 	f.gate.Generation++
 	f.gate.Spec.Requirements = []v1alpha1.GateRequirement{{Name: "freeze", Query: `frozen`, Scope: v1alpha1.ScopeFleet}}

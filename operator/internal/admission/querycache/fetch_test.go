@@ -140,7 +140,7 @@ func TestFetchFailsWithoutTheMapping(t *testing.T) {
 	if _, fleet := f.results(t); fleet.Problem != "sampleTime: list ManagedClusters: cache not started" {
 		t.Errorf("problem %q", fleet.Problem)
 	}
-	want := "failing: capacity, deviceFit, emptyFit, fit, headroom, largest, largestNode, measured, sampleTime: list ManagedClusters: cache not started"
+	want := "failing: capacity, deviceFit, emptyFit, excess, fit, headroom, largest, largestNode, measured, sampleTime: list ManagedClusters: cache not started"
 	if got := f.failureMessage(); got != want {
 		t.Errorf("message %q, want %q", got, want)
 	}
@@ -217,12 +217,12 @@ func TestFetchLogsTransitions(t *testing.T) {
 	expect("fit fails again", time.Minute)
 	f.source.failing, f.source.err = "", errors.New("connection refused")
 	expect("the source fails", time.Minute, `"error"="connection refused" "gate"="gpu" "source"="thanos" "query"="sampleTime"`,
-		skipped+`"fit"`, skipped+`"deviceFit"`, skipped+`"measured"`, skipped+`"emptyFit"`, skipped+`"largestNode"`, skipped+`"headroom"`, skipped+`"capacity"`, skipped+`"largest"`)
+		skipped+`"excess"`, skipped+`"fit"`, skipped+`"deviceFit"`, skipped+`"measured"`, skipped+`"emptyFit"`, skipped+`"largestNode"`, skipped+`"headroom"`, skipped+`"capacity"`, skipped+`"largest"`)
 	f.source.err = nil
 	expect("all succeed again", time.Minute, `"Query succeeded again" "gate"="gpu" "source"="thanos" "query"="sampleTime"`,
 		`"Query succeeded again" "gate"="gpu" "source"="thanos" "query"="fit"`, `"Query succeeded again" "gate"="gpu" "source"="thanos" "query"="deviceFit"`)
 	const cached = `"Used cached query results" "gate"="gpu" "queries"=`
-	expect("all results are cached", 0, cached+"1", cached+"8")
+	expect("all results are cached", 0, cached+"1", cached+"9")
 }
 
 // stuckSource signals each query and responds after a receive from respond.

@@ -11,7 +11,7 @@ import (
 )
 
 // explanatory are queries that decide no placement.
-var explanatory = []string{gate.QueryLargest, gate.QueryEmptyFit, gate.QueryLargestNode, gate.QueryQuotaLimit, gate.QueryDeviceFit, gate.QueryRequestFit, gate.QueryMeasured}
+var explanatory = []string{gate.QueryLargest, gate.QueryEmptyFit, gate.QueryLargestNode, gate.QueryQuotaLimit, gate.QueryDeviceFit, gate.QueryRequestFit, gate.QueryMeasured, gate.QueryExcess}
 
 // fleetOf returns the state of all clusters together from the results of a plan. Explanatory queries decide nothing, unknown prerequisites exclude no
 // cluster, and an unknown time of the quota makes none free, so failures of these queries do not count.

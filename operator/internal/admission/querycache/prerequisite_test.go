@@ -152,7 +152,7 @@ func TestNoQueriesForPrerequisites(t *testing.T) {
 			f := newPrerequisiteFixture()
 			tc.change(f)
 			results, _ := f.results(t)
-			want := []string{"sampleTime", "fit", "emptyFit", "largestNode", "headroom", "capacity", "largest", "deviceFit", "measured"}
+			want := []string{"sampleTime", "excess", "fit", "emptyFit", "largestNode", "headroom", "capacity", "largest", "deviceFit", "measured"}
 			if f.facts.Remote {
 				want = append(want, "quotaTime", "quota", "quotaLimit", "kueue", "localQueues")
 			}

@@ -35,8 +35,8 @@ func TestRefreshRunsBesideDecisions(t *testing.T) {
 		t.Fatalf("%d keys are queued, want 1", n)
 	}
 	f.refreshQueued(t)
-	if got := f.fit(t); got != gate.Known(2) || len(f.source.queries) != queries+9 || f.refreshQueue().Len() != 0 {
-		t.Errorf("fit %v after %d more queries, want 2 after 9; %d keys are queued", got, len(f.source.queries)-queries, f.refreshQueue().Len())
+	if got := f.fit(t); got != gate.Known(2) || len(f.source.queries) != queries+10 || f.refreshQueue().Len() != 0 {
+		t.Errorf("fit %v after %d more queries, want 2 after 10; %d keys are queued", got, len(f.source.queries)-queries, f.refreshQueue().Len())
 	}
 
 	f.clock.add(15 * time.Second)

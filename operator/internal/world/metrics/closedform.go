@@ -98,6 +98,9 @@ func (c *clusterState) evaluateNodes(e *export) {
 	if len(expected) > 0 {
 		c.expectedAt = e.at
 	}
+	if len(exporters) > 0 {
+		e.add("node_resource_state:plimsoll_excess_devices:sum", 0)
+	}
 	totals := map[resourceModel]*sums{}
 	known, oldest := 0, math.Inf(1)
 	for _, node := range slices.Sorted(maps.Keys(exporters)) {
@@ -105,7 +108,9 @@ func (c *clusterState) evaluateNodes(e *export) {
 		if !x.hasDevices {
 			continue
 		}
-		kube.data.limit(node, &x.deviceCounts)
+		if excess := kube.data.limit(node, &x.deviceCounts); excess > 0 {
+			e.add("node_resource_state:plimsoll_excess_devices:sum", excess, "node", node)
+		}
 		key := resourceModel{x.resource, x.model}
 		if totals[key] == nil {
 			totals[key] = &sums{}

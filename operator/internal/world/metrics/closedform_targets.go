@@ -169,14 +169,16 @@ func kueueDataOf(snap *Snapshot) kueueData {
 	return data
 }
 
-// limit leaves out the devices of a node that kube-state-metrics does not report.
-func (k *kubeData) limit(node string, c *deviceCounts) {
+// limit leaves out the devices of a node that kube-state-metrics does not report, and returns their number.
+func (k *kubeData) limit(node string, c *deviceCounts) (excess float64) {
 	if !k.hasAccelerators {
-		return
+		return 0
 	}
 	n := k.nodes[node]
 	if n == nil {
 		n = &kubeNode{}
 	}
+	before := *c
 	c.allocatable, c.free = min(c.allocatable, max(0, n.capacity)), min(c.free, max(0, n.allocatable))
+	return max(before.allocatable-c.allocatable, before.free-c.free)
 }

@@ -143,11 +143,20 @@ func (r *Readings) Candidates(g gatestate.Gate, f shape.Facts) []gate.Candidate 
 			list[i].LocalQueues = r.scraped[of.Name].localQueues()
 			list[i].QuotaSampledAt = recorded.quotaSampledAt
 		}
+		list[i].Excess = recorded.excess()
 		for k := range f.PodSets {
 			list[i].Shapes[k] = recorded.shape(&f, &f.PodSets[k], list[i].ClusterQueue(ledger.QueueOf(&f)))
 		}
 	}
 	return list
+}
+
+// excess is the largest number of devices that an exporter reports and kube-state-metrics does not.
+func (r *reading) excess() (n gate.Number) {
+	for i := range r.groups {
+		n = gate.Known(max(n.Value, float64(r.groups[i].Claimed)))
+	}
+	return n
 }
 
 // shape has the results of the queries for one pod set.
