@@ -169,7 +169,7 @@ func (d *embeddedDemo) submitBigJobs(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d.screen.printf("\n      $ kubectl plimsoll explain workload job/train-4 -n %s\n%s\n", fleet.Namespace, indent(decision.Explanation))
+	d.screen.printf("\n      Why it waits, as kubectl plimsoll explain workload shows it on a hub:\n%s\n", indent(decision.Explanation))
 	first := d.running["train-1"].decision.Cluster
 	d.end("train-1")
 	err = d.await(ctx, "train-4 to start", func(ctx context.Context) (err error) {

@@ -43,7 +43,7 @@ func TestQuickDemo(t *testing.T) {
 		"Not shown yet: Kueue, OCM and real API servers",
 		"before the metrics showed the first one",
 		"train-4        waits\n",
-		"explain workload job/train-4",
+		"as kubectl plimsoll explain workload shows it on a hub",
 		"Waits for:  no cluster has 8 free NVIDIA-H100-80GB-HBM3 on one node: best is cluster2 with 6",
 		"Next:       metrics show free devices or quota; the gate looks every ",
 		"The best total, not chosen: cluster3 is eligible; ",

@@ -107,7 +107,7 @@ func TestUIInChromium(t *testing.T) {
 	if *pictures == "" {
 		return
 	}
-	for file, height := range map[string]int{"ui-queue.png": 827, "ui-job.png": 620} {
+	for file, height := range map[string]int{"ui-fleet.png": 827, "ui-queue.png": 827, "ui-job.png": 620, "ui-policies.png": 827} {
 		if err := chromium.Crop(filepath.Join(normal.dir, file), filepath.Join(*pictures, file), height); err != nil {
 			t.Error(err)
 		}

@@ -17,9 +17,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
@@ -41,6 +44,9 @@ var installations = []labels.Set{
 	{"app": "thanos-querier"},
 	{"app": "kube-prometheus-stack-prometheus"},
 	{"app": "rancher-monitoring-prometheus"},
+	{"app": "prometheus-operator-prometheus"},
+	{"app": "prometheus-prometheus"},
+	{"app": "prometheus-server"},
 	{"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/component": "server"},
 	{"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/component": "prometheus"},
 	{"app": "prometheus", "component": "server"},
@@ -73,20 +79,39 @@ func isAddress(text string) bool {
 	return isService || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://")
 }
 
-// serviceOf returns the Service that an address for pods names, as NAME.NAMESPACE or NAME.NAMESPACE.svc, and false for
-// other addresses.
-func serviceOf(address string) (service, bool) {
+// serviceOf returns the Service that an address for pods names, as NAME.NAMESPACE.svc, or as NAME.NAMESPACE if such a Service
+// exists. It returns false for other addresses.
+func serviceOf(ctx context.Context, a *command.App, address string) (service, bool) {
 	u, err := url.Parse(address)
-	if err != nil || net.ParseIP(u.Hostname()) != nil {
+	if err != nil || net.ParseIP(u.Hostname()) != nil || strings.Contains(u.Path, "..") {
 		return service{}, false
 	}
-	host, isService := strings.CutSuffix(strings.TrimSuffix(u.Hostname(), ".cluster.local"), ".svc")
-	name, namespace, ok := strings.Cut(host, ".")
-	if strings.Contains(namespace, ".") {
-		ok = false // a name of a Service has one dot before .svc
+	parts := strings.Split(u.Hostname(), ".")
+	if len(parts) < 2 || len(parts) > 2 && parts[2] != "svc" {
+		return service{}, false
 	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
-	return service{u.Scheme, namespace, name, port, strings.TrimSuffix(u.Path, "/")}, ok && (isService || namespace != "")
+	s := service{u.Scheme, parts[1], parts[0], port, strings.TrimSuffix(u.Path, "/")}
+	return s, len(parts) > 2 || s.exists(ctx, a)
+}
+
+// exists is false if the cluster has no such Service: an address with two labels can be that of another host.
+func (s service) exists(ctx context.Context, a *command.App) bool {
+	c, _, err := hubclient.Connect(a)
+	if err != nil {
+		return false
+	}
+	return !apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: s.name}, &corev1.Service{}))
+}
+
+// isInCluster is true in a pod of the cluster that the kubeconfig names: there, Services are reached at their addresses.
+func isInCluster(a *command.App) bool {
+	host, ok := os.LookupEnv("KUBERNETES_SERVICE_HOST")
+	if !ok {
+		return false
+	}
+	cfg, err := hubclient.RESTConfig(a)
+	return err == nil && strings.Contains(cfg.Host, host)
 }
 
 // connect returns the address of the Service at the API server, and a transport with the credentials of the kubeconfig.
@@ -145,10 +170,15 @@ func (f *Flags) find(ctx context.Context, a *command.App, spec *v1alpha1.Metrics
 	for _, set := range installations {
 		for i := range list.Items {
 			s := &list.Items[i]
-			if port := httpPort(s); port != nil && set.AsSelector().Matches(labels.Set(s.Labels)) {
-				scheme := map[bool]string{false: "http", true: "https"}[port.Name == "https" || port.Port == 443]
-				found = append(found, service{scheme, s.Namespace, s.Name, strconv.Itoa(int(port.Port)), ""})
+			port := httpPort(s)
+			if port == nil || s.Spec.Type == corev1.ServiceTypeExternalName || !set.AsSelector().Matches(labels.Set(s.Labels)) {
+				continue
 			}
+			scheme := "http"
+			if port.Name == "https" || port.Port == 443 || ptr.Deref(port.AppProtocol, "") == "https" {
+				scheme = "https"
+			}
+			found = append(found, service{scheme, s.Namespace, s.Name, strconv.Itoa(int(port.Port)), ""})
 		}
 	}
 	if len(found) == 0 {
@@ -166,16 +196,21 @@ func (f *Flags) find(ctx context.Context, a *command.App, spec *v1alpha1.Metrics
 // httpPort returns the port of a Service on which it answers queries, or nil.
 func httpPort(s *corev1.Service) *corev1.ServicePort {
 	for i := range s.Spec.Ports {
-		if p := &s.Spec.Ports[i]; strings.Contains(p.Name, "http") || strings.Contains(p.Name, "web") {
+		if p := &s.Spec.Ports[i]; (strings.Contains(p.Name, "http") || strings.Contains(p.Name, "web")) && !isSidecar(s, p) {
 			return p
 		}
 	}
 	for i := range s.Spec.Ports {
-		if p := &s.Spec.Ports[i]; slices.Contains([]int32{80, 9090, 10902}, p.Port) {
+		if p := &s.Spec.Ports[i]; slices.Contains([]int32{80, 9090, 10902}, p.Port) && !isSidecar(s, p) {
 			return p
 		}
 	}
 	return nil
+}
+
+// isSidecar is true for the port of the Thanos sidecar beside a Prometheus, which answers no queries.
+func isSidecar(s *corev1.Service, p *corev1.ServicePort) bool {
+	return p.Port == 10902 && strings.Contains(s.Labels["app"], "prometheus")
 }
 
 // route returns how to reach the source, and a nil transport if its own address is reachable. An address of a MetricsSource
@@ -183,7 +218,7 @@ func httpPort(s *corev1.Service) *corev1.ServicePort {
 func (f *Flags) route(ctx context.Context, a *command.App, src *v1alpha1.MetricsSource) (address string, transport http.RoundTripper, err error) {
 	spec := &src.Spec
 	named, isService := parseService(f.URL)
-	if _, inPod := os.LookupEnv("KUBERNETES_SERVICE_HOST"); (inPod && spec.URL != "" && !isService) || spec.URLTemplate != "" {
+	if spec.URLTemplate != "" || spec.URL != "" && !isService && isInCluster(a) {
 		return spec.URL, nil, nil
 	}
 	how := "of MetricsSource " + src.Name
@@ -202,7 +237,7 @@ func (f *Flags) route(ctx context.Context, a *command.App, src *v1alpha1.Metrics
 			how += "; --prometheus NAMESPACE/NAME:PORT chooses another, such as " + format.Abbreviate(others)
 		}
 	}
-	s, ok := serviceOf(spec.URL)
+	s, ok := serviceOf(ctx, a, spec.URL)
 	if !ok {
 		if u, err := url.Parse(spec.URL); err == nil && !strings.ContainsAny(u.Hostname(), ".:") && u.Hostname() != "localhost" {
 			return "", nil, fmt.Errorf("only pods of the hub reach the address %s of MetricsSource %s: set --prometheus to one that you reach, or to NAMESPACE/NAME:PORT of its Service", spec.URL, src.Name)

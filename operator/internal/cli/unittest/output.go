@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"plimsoll.dev/plimsoll/operator/internal/cli/command"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // fileResult is the result of a test file. err is set if the file can't be read.
@@ -26,17 +27,17 @@ func writeText(a *command.App, results []fileResult) (err error) {
 	for _, r := range results {
 		if r.err != nil {
 			err = command.ErrFindings
-			_, _ = fmt.Fprintln(a.ErrOut, "error:", r.err)
+			_, _ = fmt.Fprintln(a.ErrOut, "error:", format.Printable(r.err.Error()))
 		}
 		for _, t := range r.tests {
 			if len(t.failures) == 0 {
-				_, _ = fmt.Fprintf(a.Out, "ok    %s: %s\n", r.file, t.name)
+				_, _ = fmt.Fprintf(a.Out, "ok    %s: %s\n", r.file, format.Printable(t.name))
 				continue
 			}
 			err = command.ErrFindings
-			_, _ = fmt.Fprintf(a.Out, "FAIL  %s: %s\n", r.file, t.name)
+			_, _ = fmt.Fprintf(a.Out, "FAIL  %s: %s\n", r.file, format.Printable(t.name))
 			for _, failure := range t.failures {
-				_, _ = fmt.Fprintf(a.Out, "      %s\n", failure)
+				_, _ = fmt.Fprintf(a.Out, "      %s\n", format.Printable(failure))
 			}
 		}
 	}

@@ -76,9 +76,6 @@ func (t *unitTest) problem(hasPolicy, hasGate bool) string {
 // missing names the fields that the test lacks; empty = none.
 func (t *unitTest) missing(hasGate bool) []string {
 	var names []string
-	if t.Name == "" {
-		names = append(names, "name")
-	}
 	if t.EvalTime <= 0 {
 		names = append(names, "evalTime")
 	}
@@ -225,6 +222,7 @@ func readTestFile(a *command.App, file string) (*testSuite, error) {
 		if problem := f.Tests[i].problem(f.Policy != "", f.Gate != ""); problem != "" {
 			return nil, fmt.Errorf("%s: tests[%d]: %s", file, i, problem)
 		}
+		f.Tests[i].Name = cmp.Or(f.Tests[i].Name, fmt.Sprintf("tests[%d]", i))
 		f.Tests[i].Interval = cmp.Or(f.Tests[i].Interval, model.Duration(time.Minute))
 	}
 	suite := &testSuite{file: file, tests: f.Tests}
