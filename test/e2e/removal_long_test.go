@@ -237,8 +237,11 @@ func removalSteps(ctx context.Context, plugin string) ([]removalStep, error) {
 	if err != nil && !stepsRemain {
 		return nil, fmt.Errorf("uninstall --check: %w", err)
 	}
-	var steps []removalStep
-	return steps, json.Unmarshal(out, &steps)
+	var list struct {
+		Items []removalStep `json:"items"`
+	}
+	err = json.Unmarshal(out, &list)
+	return list.Items, err
 }
 
 // leftovers returns the objects on the hub with a name, a group or a label of Plimsoll. Some

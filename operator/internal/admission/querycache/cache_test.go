@@ -37,6 +37,19 @@ func TestResultsAreSharedByKey(t *testing.T) {
 	}
 }
 
+// A query whose selectors saw different series counts pods by CPU and memory on a node without devices.
+func TestFitIsAtMostTheFitByDevices(t *testing.T) {
+	f := newFixture(v1alpha1.PlacementGateSpec{})
+	f.source.responses["floor(min by"] = series("cluster1", 14.0, "cluster2", 1.0, "cluster3", 5.0)
+	f.source.responses["by (cluster) (floor(node"] = series("cluster1", 0.0, "cluster2", 3.0)
+	results, _ := f.results(t)
+	for cluster, want := range map[string]float64{"cluster1": 0, "cluster2": 1} {
+		if got := results[cluster].Shapes[0].Fit; got != gate.Known(want) {
+			t.Errorf("%s: fit %v, want %v", cluster, got, want)
+		}
+	}
+}
+
 // All workloads that wait for a slow or failing source share one query.
 func TestResultsQueryASlowSourceOnce(t *testing.T) {
 	for _, tc := range []struct {

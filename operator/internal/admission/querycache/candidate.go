@@ -42,7 +42,19 @@ func candidateOf(of gatestate.Cluster, results []queryResult, f *shape.Facts) ga
 		c.SampledAt = oldestSampleTime(cluster, results)
 	}
 	c.QuotaSampledAt = oldestQuotaTime(cluster, results)
+	c.boundFit()
 	return c.Candidate
+}
+
+// boundFit counts no more pods than the devices alone allow. Thanos reads the series of each selector of a query for itself:
+// a node whose free devices a rule records at that moment can be missing where the query divides them, and be there where it
+// selects the nodes, so that only CPU and memory limit its pods.
+func (c *candidate) boundFit() {
+	for i := range c.Shapes {
+		if m := &c.Shapes[i]; m.DeviceFit.Known && m.DeviceFit.Value < m.Fit.Value {
+			m.Fit = m.DeviceFit
+		}
+	}
 }
 
 // oldestQuotaTime returns the oldest sample time of a cluster's quota among the results for quota. It
