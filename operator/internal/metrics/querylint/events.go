@@ -100,7 +100,7 @@ func (l *linter) withZero(e parser.Expr) string {
 	if l.cluster == "" {
 		return fmt.Sprintf("(%s or vector(0))", text)
 	}
-	return fmt.Sprintf("(%s or 0 * group by (%s) (up{job=\"...\"} == 1))", text, l.cluster)
+	return fmt.Sprintf("(%s or 0 * group by (%s) (up{job=JOB} == 1))", text, l.cluster)
 }
 
 // maxHint is the length of an expression above which a message does not repeat it.
@@ -206,7 +206,7 @@ var eventLabels = regexp.MustCompile(`(?i)code|status|reason|severity|result|out
 // none.
 func (l *linter) checkIdle(e parser.Expr) {
 	if at := idleExpr(e); at != nil {
-		l.add(RuleIdle, at, "is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * group by (%s) (up{job=\"...\"} == 1)), with the value of an idle cluster", cmp.Or(l.cluster, "cluster"))
+		l.add(RuleIdle, at, "is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * group by (%s) (up{job=JOB} == 1)), with the value of an idle cluster", cmp.Or(l.cluster, "cluster"))
 	}
 }
 

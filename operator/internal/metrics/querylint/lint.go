@@ -78,6 +78,7 @@ const (
 	RuleFreshness       = "freshness"
 	RuleIdle            = "idle"
 	RuleRatio           = "ratio"
+	RulePlaceholder     = "placeholder"
 	maxLabelsInMessages = 4
 )
 

@@ -18,6 +18,9 @@ var rates = []string{"rate", "irate", "increase"}
 // first.
 func (l *linter) checkSelector(n *parser.VectorSelector, path []parser.Node) {
 	l.checkEvaluationTime(n, n.OriginalOffset, n.Timestamp)
+	if i := slices.IndexFunc(n.LabelMatchers, isPlaceholder); i >= 0 {
+		l.add(RulePlaceholder, n, "replace %s by a value that your series have: now it matches none", n.LabelMatchers[i])
+	}
 	name := metricName(n)
 	if name == "" {
 		if !slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool {
@@ -33,6 +36,18 @@ func (l *linter) checkSelector(n *parser.VectorSelector, path []parser.Node) {
 	if kindOf(name) == counter && !usesGrowth(n, path) {
 		l.add(RuleRawCounter, n, "%s only grows until its process restarts: use rate(%s[5m]) or increase(%s[1h])", name, name, name)
 	}
+}
+
+// isPlaceholder reports whether a matcher has the text that messages and documents have instead of a value. The regular
+// expression ... matches any three characters.
+func isPlaceholder(m *labels.Matcher) bool {
+	switch m.Value {
+	case "...":
+		return m.Type == labels.MatchEqual
+	case "…":
+		return m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
+	}
+	return m.Type == labels.MatchEqual && m.Name == "job" && m.Value == "JOB"
 }
 
 // selectsCluster reports whether a matcher selects one cluster by name.
