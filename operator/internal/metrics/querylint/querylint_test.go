@@ -94,6 +94,14 @@ func TestCheckNumber(t *testing.T) {
 		{name: "the cluster of a variable", expr: `sum by (cluster) (a{cluster="$cluster"})`},
 		{name: "all but one cluster", expr: `sum by (cluster) (a{cluster!="c1"})`},
 		{name: "the cluster label is emptied", expr: `label_replace(sum by (cluster) (a), "cluster", "", "cluster", ".*")`, want: []string{`1:1 cluster-label: the result has no label "cluster": label_replace removes it`}},
+		{name: "the cluster label is made of a group that the expression lacks", expr: `label_replace(max by (cluster) (up), "cluster", "$2", "cluster", "prod-(.*)")`, want: []string{`1:1 cluster-label: the result has no label "cluster": label_replace removes it`}},
+		{name: "the cluster label is made of a group whose name has the text after it", expr: `label_replace(max by (cluster) (up), "cluster", "$1x", "cluster", "(.*)")`, want: []string{"1:1 cluster-label:"}},
+		{name: "the cluster label is made of a label that the series lost", expr: `label_replace(max by (cluster) (up), "cluster", "$1", "clusterr", "(.*)")`, want: []string{`1:1 cluster-label: the result has no label "cluster": label_replace removes it`}},
+		{name: "a label that the series lost, and an expression that needs it", expr: `label_replace(max by (cluster) (up), "cluster", "$1", "clusterr", "(.+)")`},
+		{name: "a part of the cluster label", expr: `label_replace(max by (cluster) (up), "cluster", "$1", "cluster", "prod-(.*)")`},
+		{name: "one text for all clusters", expr: `label_replace(max by (cluster) (up), "cluster", "x", "cluster", ".*")`, want: []string{`1:1 cluster-label: label_replace gives the series of every cluster the same cluster "x": remove it`}},
+		{name: "a new name for one cluster", expr: `label_replace(max by (cluster) (up), "cluster", "x", "cluster", "y")`},
+		{name: "a cluster for series without one", expr: `label_replace(max(up), "cluster", "x", "", "")`},
 		{name: "highest quantile", expr: `quantile by (cluster) (1, a)`},
 		{name: "buckets without le", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x_bucket[5m])))`, want: []string{"1:25 quantile: the buckets have lost the label le, and the result is empty: aggregate them by (cluster, le)"}},
 		{name: "native histogram", expr: `histogram_quantile(0.9, sum by (cluster) (rate(x[5m])))`, want: []string{"1:1 idle: is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * group by (cluster) (up{job=JOB} == 1))"}},
@@ -294,6 +302,8 @@ func TestCheckRequirements(t *testing.T) {
 		{name: "two vectors", expr: `max by (cluster) (a) == max by (cluster) (b)`},
 		{name: "events that may never have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) < bool 3`, want: []string{"1:1 event: clusters where no event was counted may have no series x_errors_total, and do not meet the requirement: set absent: Met"}},
 		{name: "events of which a rule records 0", expr: `sum by (cluster) (increase(plimsoll_xid_total{xid="79"}[1d])) == bool 0`, want: []string{"1:1 event: clusters where no event was counted may have no series plimsoll_xid_total, and do not meet the requirement: read cluster_severity:plimsoll_xid_events:increase1d"}},
+		{name: "changes of a counter of events", expr: `sum by (cluster) (changes(plimsoll_xid_total{xid="79"}[1d])) < bool 1`, want: []string{"1:1 event: clusters where no event was counted may have no series plimsoll_xid_total, and do not meet the requirement: read cluster_severity:plimsoll_xid_events:increase1d"}},
+		{name: "changes of a gauge", expr: `sum by (cluster) (changes(x_errors_ratio[1d])) < bool 1`},
 		{name: "the recorded events", expr: `cluster_severity:plimsoll_xid_events:increase1d{severity="critical"} == bool 0`},
 		{name: "events that must have happened", expr: `sum by (cluster) (increase(x_errors_total[1d])) > 3`},
 		{name: "number of something selected", expr: `count by (cluster) (node_free > 4) == bool 0`, want: []string{"1:1 event: count is never 0: clusters without such series have none, and do not meet the requirement: set absent: Met"}},
@@ -354,6 +364,8 @@ func TestIsRatio(t *testing.T) {
 
 func TestCheckLessIsBetter(t *testing.T) {
 	runCases(t, Options{ClusterLabel: "cluster", LessIsBetter: true}, []checkCase{
+		{name: "sum of selected info metrics", expr: `sum by (cluster) (kube_node_labels{label_type="spot"}) / count by (cluster) (kube_node_info)`, want: []string{"1:1 event: sum is never 0: clusters without such series have none, and get no value"}},
+		{name: "sum of selected values", expr: `sum by (cluster) (plimsoll_node_devices{model="a"})`},
 		{name: "few nodes of a kind", expr: `count by (cluster) (kube_node_labels{label_capacity="spot"})`, want: []string{"1:1 event: count is never 0"}},
 		{name: "few nodes", expr: `count by (cluster) (kube_node_info)`},
 		{name: "with a value for clusters without", expr: `count by (cluster) (kube_node_labels{label_capacity="spot"}) or 0 * sum by (cluster) (up)`},

@@ -200,6 +200,18 @@ func (l *linter) checkCall(n *parser.Call, path []parser.Node) {
 	}
 }
 
+// checkRelabel reports label_replace that gives the series of all clusters the same cluster.
+func (l *linter) checkRelabel(n *parser.Call) {
+	if n.Func.Name != "label_replace" || l.cluster == "" || textOf(n.Args[1]) != l.cluster {
+		return
+	}
+	input, value := l.of(n.Args[0]), textOf(n.Args[2])
+	matchesAll := slices.Contains([]string{".*", ".+", "(.*)", "(.+)"}, textOf(n.Args[4])) && input.may(textOf(n.Args[3]))
+	if value != "" && !strings.Contains(value, "$") && matchesAll && !input.open && input.may(l.cluster) && !input.fixed[l.cluster] {
+		l.add(RuleClusterLabel, n, "label_replace gives the series of every cluster the same %s %q: remove it", l.cluster, value)
+	}
+}
+
 // sumsCounters reports whether an expression adds the values of several counters.
 func sumsCounters(e parser.Expr) bool {
 	found := false
