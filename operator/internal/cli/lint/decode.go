@@ -17,6 +17,7 @@ import (
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/operator/internal/cli/hubclient"
 	"plimsoll.dev/plimsoll/operator/internal/cli/manifest"
+	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
 // linter collects the findings in a set of files.
@@ -94,8 +95,12 @@ func (l *linter) readDocument(d *document) error {
 		return nil
 	}
 	group, _, _ := strings.Cut(apiVersion, "/")
-	isForgotten := apiVersion == "" && hubclient.Scheme.Recognizes(v1alpha1.GroupVersion.WithKind(kind))
-	if group != v1alpha1.GroupVersion.Group && !isForgotten {
+	isOurs := group == v1alpha1.GroupVersion.Group
+	if hubclient.Scheme.Recognizes(v1alpha1.GroupVersion.WithKind(kind)) {
+		isForgotten := group == "" || apiVersion == v1alpha1.GroupVersion.Version
+		isOurs = isOurs || isForgotten || strings.Contains(group, "plimsoll") || format.Distance(group, v1alpha1.GroupVersion.Group) <= 3
+	}
+	if !isOurs {
 		return nil
 	}
 	l.checked++

@@ -30,7 +30,7 @@ type finding struct {
 	Rule string `json:"rule,omitempty"`
 }
 
-// String returns file:line:column: object: path: message (rule).
+// String returns file:line:column: object: path: message (rule), without control characters.
 func (f finding) String() string {
 	text := fmt.Sprintf("%s:%d:%d: ", f.File, f.LineNumber, f.ColumnNumber)
 	if f.Object != "" {
@@ -43,7 +43,7 @@ func (f finding) String() string {
 	if f.Rule != "" {
 		text += " (" + f.Rule + ")"
 	}
-	return text
+	return format.Printable(text)
 }
 
 // New returns the command lint.

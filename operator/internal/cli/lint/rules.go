@@ -161,7 +161,10 @@ func capacityQueries(p *v1alpha1.CapacityPolicy) iter.Seq2[string, string] {
 func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 	n := &s.Normalize
 	if n.Type == v1alpha1.NormalizeIdentity && (querylint.IsRatio(s.Query) || querylint.IsQuotient(s.Query)) {
-		l.addRatio(d, path, path+".normalize", "Identity takes the values as points, and a ratio is from 0 to 1: use Linear, such as from \"0\" to \"1\"")
+		l.addPoints(d, path, path+".normalize", querylint.RuleRatio, "Identity takes the values as points, and a ratio is from 0 to 1: use Linear, such as from \"0\" to \"1\"")
+	}
+	if n.Type == v1alpha1.NormalizeIdentity && s.Range != v1alpha1.RangeFull && querylint.IsNegated(s.Query) {
+		l.addPoints(d, path, path+".normalize", querylint.RuleNegative, "Identity takes the values as points, and values below 0 count as 0: leave the sign out and use Linear with from above to, or set range: Full")
 	}
 	if n.Linear != nil && n.Linear.From.Cmp(n.Linear.To) == 0 {
 		l.add(d, path+".normalize.linear", "from and to must differ")
@@ -192,15 +195,15 @@ func (l *linter) checkPoints(d *document, path string, s *v1alpha1.ScoreSpec) {
 // checkBound reports a percentage as the bound of a ratio.
 func (l *linter) checkBound(d *document, path, field string, bound *resource.Quantity, query string) {
 	if bound != nil && bound.CmpInt64(1) > 0 && querylint.IsRatio(query) {
-		l.addRatio(d, path, path+"."+field, "is a value of the query, and a ratio is from 0 to 1: write \"0.5\" for 50%")
+		l.addPoints(d, path, path+"."+field, querylint.RuleRatio, "is a value of the query, and a ratio is from 0 to 1: write \"0.5\" for 50%")
 	}
 }
 
-// addRatio adds a finding at path about the query of a score being a ratio, unless the query ignores the rule.
-func (l *linter) addRatio(d *document, score, path, message string) {
-	if !slices.Contains(d.ignoredRules(score+".query"), querylint.RuleRatio) {
+// addPoints adds a finding at path about the points of a score, unless its query ignores the rule.
+func (l *linter) addPoints(d *document, score, path, rule, message string) {
+	if !slices.Contains(d.ignoredRules(score+".query"), rule) {
 		at := d.nearest(path)
-		l.addAt(d, at.Line, at.Column, path, message, querylint.RuleRatio)
+		l.addAt(d, at.Line, at.Column, path, message, rule)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,9 +37,9 @@ func ValidateSchema(document []byte) ([]SchemaProblem, error) {
 	}
 	problems := make([]SchemaProblem, 0, len(found))
 	for _, f := range found {
-		isRepeated := slices.ContainsFunc(problems, func(p SchemaProblem) bool { return p.Path == f.Field && p.Message == unquotedNumber })
+		isRepeated := slices.ContainsFunc(problems, func(p SchemaProblem) bool { return p.Path == f.Field && strings.HasPrefix(p.Message, noQuantity) })
 		if f.Field != "<nil>" && !isRepeated { // repeats another error, without the field
-			problems = append(problems, SchemaProblem{Path: f.Field, Message: schemaMessage(f)})
+			problems = append(problems, SchemaProblem{Path: f.Field, Message: schemaMessage(f, valueAt(object.Object, f.Field))})
 		}
 	}
 	if len(problems) == 0 { // the decoder reports unknown fields
@@ -54,14 +55,33 @@ func ValidateSchema(document []byte) ([]SchemaProblem, error) {
 // wrongType is the message about a value of another type.
 var wrongType = regexp.MustCompile(`^must be of type (\S+): "(\S+)"$`)
 
-// unquotedNumber is the message about a decimal fraction where a quantity is expected.
-const unquotedNumber = `must be in quotes, such as "0.1"`
+// noQuantity begins the messages about another value where a quantity is expected.
+const noQuantity = "must be a number in quotes"
 
 // typeNames are the names of the schema for types of Go.
 var typeNames = map[string]string{"int32": "integer", "int64": "integer", "float64": "number"}
 
-// schemaMessage returns the message of a schema error without the values of Go.
-func schemaMessage(f *field.Error) string {
+// valueAt returns the value of a field, such as spec.scores[0].name, or nil if there is none.
+func valueAt(value any, path string) any {
+	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(v) {
+				return nil
+			}
+			value = v[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// schemaMessage returns the message of a schema error without the values of Go. value is that of the field.
+func schemaMessage(f *field.Error, value any) string {
 	switch f.Type { //nolint:exhaustive // the others have a readable body
 	case field.ErrorTypeRequired:
 		return "must be set"
@@ -77,7 +97,10 @@ func schemaMessage(f *field.Error) string {
 		}
 		if m := wrongType.FindStringSubmatch(detail); m != nil {
 			if m[1] == "integer,string" { // a quantity
-				return unquotedNumber
+				if fraction, ok := value.(float64); ok {
+					return fmt.Sprintf("%s: \"%s\"", noQuantity, quoted(fraction))
+				}
+				return fmt.Sprintf(`%s, such as "0.1", not %s`, noQuantity, cmp.Or(typeNames[m[2]], m[2]))
 			}
 			return fmt.Sprintf("must be of type %s, not %s", cmp.Or(typeNames[m[1]], m[1]), cmp.Or(typeNames[m[2]], m[2]))
 		}

@@ -26,14 +26,15 @@ var recordedEvents = map[string]string{"plimsoll_xid_total": "cluster_severity:p
 
 // rareSeries is a part of an expression that has no series for a cluster in which there is nothing to count.
 type rareSeries struct {
-	counter string      // of events; "" for a number of series
-	at      parser.Expr // the outermost aggregation, or else the rate or increase
+	counter string          // of events; "" for a number of series
+	at      parser.Expr     // the outermost aggregation, or else the rate or increase
+	op      parser.ItemType // that gives the number of series
 }
 
 // reason says which clusters lack the series.
 func (s *rareSeries) reason() string {
 	if s.counter == "" {
-		return "count is never 0: clusters without such series have none"
+		return s.op.String() + " is never 0: clusters without such series have none"
 	}
 	return "clusters where no event was counted may have no series " + s.counter
 }
@@ -100,7 +101,7 @@ func (l *linter) withZero(e parser.Expr) string {
 	if l.cluster == "" {
 		return fmt.Sprintf("(%s or vector(0))", text)
 	}
-	return fmt.Sprintf("(%s or 0 * group by (%s) (up{job=\"...\"} == 1))", text, l.cluster)
+	return fmt.Sprintf("(%s or 0 * group by (%s) (up{job=JOB} == 1))", text, l.cluster)
 }
 
 // maxHint is the length of an expression above which a message does not repeat it.
@@ -112,10 +113,10 @@ func neededSeries(e parser.Expr) *rareSeries {
 	switch n := unwrap(e).(type) {
 	case *parser.AggregateExpr:
 		if inner := neededSeries(n.Expr); inner != nil {
-			return &rareSeries{inner.counter, n}
+			return &rareSeries{inner.counter, n, inner.op}
 		}
-		if n.Op == parser.COUNT && isSelection(n.Expr) {
-			return &rareSeries{"", n}
+		if (n.Op == parser.COUNT || n.Op == parser.SUM && isInfo(n.Expr)) && isSelection(n.Expr) {
+			return &rareSeries{"", n, n.Op}
 		}
 	case *parser.SubqueryExpr:
 		return neededSeries(n.Expr)
@@ -137,10 +138,15 @@ func neededSeries(e parser.Expr) *rareSeries {
 	return nil
 }
 
+// countsOfEvents are the functions, apart from rates, by which queries count the events of a counter. A gauge may have the
+// name of an event too.
+var countsOfEvents = []string{"changes", "resets", "delta", "idelta", "max_over_time", "sum_over_time", "count_over_time"}
+
 func neededByCall(n *parser.Call) *rareSeries {
-	if slices.Contains(rates, n.Func.Name) {
-		if counter := eventCounter(n); counter != "" {
-			return &rareSeries{counter, n}
+	isRate := slices.Contains(rates, n.Func.Name)
+	if isRate || slices.Contains(countsOfEvents, n.Func.Name) {
+		if name := eventCounter(n); name != "" && (isRate || kindOf(name) == counter) {
+			return &rareSeries{counter: name, at: n}
 		}
 		return nil
 	}
@@ -153,6 +159,15 @@ func neededByCall(n *parser.Call) *rareSeries {
 		}
 	}
 	return nil
+}
+
+// info matches the names of metrics whose value is always 1, so that their sum is the number of series.
+var info = regexp.MustCompile(`_(info|labels|annotations)$`)
+
+// isInfo reports whether an expression is a selector of a metric whose value is always 1.
+func isInfo(e parser.Expr) bool {
+	n, ok := unwrap(e).(*parser.VectorSelector)
+	return ok && info.MatchString(metricName(n))
 }
 
 // isSelection reports whether an expression selects some series of a metric, by a label or a comparison.
@@ -206,7 +221,7 @@ var eventLabels = regexp.MustCompile(`(?i)code|status|reason|severity|result|out
 // none.
 func (l *linter) checkIdle(e parser.Expr) {
 	if at := idleExpr(e); at != nil {
-		l.add(RuleIdle, at, "is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * group by (%s) (up{job=\"...\"} == 1)), with the value of an idle cluster", cmp.Or(l.cluster, "cluster"))
+		l.add(RuleIdle, at, "is NaN while nothing is counted, so that an idle cluster has no value: write (... >= 0 or 0 * group by (%s) (up{job=JOB} == 1)), with the value of an idle cluster", cmp.Or(l.cluster, "cluster"))
 	}
 }
 

@@ -235,7 +235,7 @@ func (f flow) relabeled(n *parser.Call, input labelSet) labelSet {
 	if n.Func.Name == "label_replace" {
 		value := textOf(n.Args[2])
 		switch {
-		case value == "" && name.Val == f.cluster: // an empty label is none
+		case name.Val == f.cluster && isEmptied(n, input): // an empty label is none
 			return f.note(n, input, input.without([]string{name.Val}))
 		case value != "" && !strings.Contains(value, "$"):
 			result.fixed[name.Val] = true
@@ -251,6 +251,22 @@ func (f flow) relabeled(n *parser.Call, input labelSet) labelSet {
 		}
 	}
 	return result
+}
+
+// isEmptied reports whether label_replace writes an empty text: the value is empty, or has only groups that the regular
+// expression does not have, or that are empty because the series lost the source label.
+func isEmptied(n *parser.Call, input labelSet) bool {
+	value, source := textOf(n.Args[2]), textOf(n.Args[3])
+	re, err := regexp.Compile("^(?s:" + textOf(n.Args[4]) + ")$")
+	if value == "" || err != nil {
+		return value == ""
+	}
+	if !input.may(source) {
+		groups := re.FindStringSubmatchIndex("")
+		return groups != nil && len(re.ExpandString(nil, value, "", groups)) == 0
+	}
+	groups := slices.Repeat([]int{0, 1}, re.NumSubexp()+1) // each group has a text
+	return len(re.ExpandString(nil, value, "x", groups)) == 0
 }
 
 // wholeValue matches a regular expression whose one group is the whole value of a label, apart from

@@ -78,6 +78,8 @@ const (
 	RuleFreshness       = "freshness"
 	RuleIdle            = "idle"
 	RuleRatio           = "ratio"
+	RulePlaceholder     = "placeholder"
+	RuleNegative        = "negative"
 	maxLabelsInMessages = 4
 )
 
@@ -132,6 +134,7 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 		case *parser.Call:
 			l.checkCall(n, path)
 			l.checkBuckets(n)
+			l.checkRelabel(n)
 		case *parser.BinaryExpr:
 			l.checkMatching(n)
 			if options.Use != FleetRequirement {

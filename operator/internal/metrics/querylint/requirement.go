@@ -3,6 +3,7 @@ package querylint
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -104,6 +105,38 @@ func isRatio(e parser.Expr) bool {
 		return n.Op == parser.DIV && measuresSame(n.LHS, n.RHS) && !isMultiple(n.LHS) || isRest && isRatio(n.RHS)
 	}
 	return false
+}
+
+// IsNegated reports whether a query is the negative of a number that is seldom below 0: of a metric, or of its sum or mean.
+func IsNegated(query string) bool {
+	e, problems := promql.Parse(query)
+	if len(problems) > 0 {
+		return false
+	}
+	n, ok := withoutParens(e).(*parser.UnaryExpr)
+	return ok && n.Op == parser.SUB && !mayBeNegative(n.Expr)
+}
+
+// signed matches the names of metrics that may be below 0.
+var signed = regexp.MustCompile(`(?i)celsius|temperature|delta|diff|balance|margin|offset|skew|change|slope|trend|score`)
+
+// mayBeNegative reports whether an expression subtracts, or reads or computes something that may be below 0.
+func mayBeNegative(e parser.Expr) bool {
+	found := slices.ContainsFunc(metricNames(e), signed.MatchString)
+	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
+		switch n := node.(type) {
+		case *parser.UnaryExpr:
+			found = true
+		case *parser.NumberLiteral:
+			found = found || n.Val < 0
+		case *parser.BinaryExpr:
+			found = found || n.Op != parser.ADD && n.Op != parser.MUL && n.Op != parser.DIV
+		case *parser.Call:
+			found = found || !slices.Contains(rates, n.Func.Name) && !strings.HasSuffix(n.Func.Name, "_over_time")
+		}
+		return nil
+	})
+	return found
 }
 
 // IsQuotient reports whether a query divides one vector by another, so that its values are seldom points.

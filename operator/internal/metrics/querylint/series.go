@@ -18,6 +18,9 @@ var rates = []string{"rate", "irate", "increase"}
 // first.
 func (l *linter) checkSelector(n *parser.VectorSelector, path []parser.Node) {
 	l.checkEvaluationTime(n, n.OriginalOffset, n.Timestamp)
+	if i := slices.IndexFunc(n.LabelMatchers, isPlaceholder); i >= 0 {
+		l.add(RulePlaceholder, n, "replace %s by a value that your series have: now it matches none", n.LabelMatchers[i])
+	}
 	name := metricName(n)
 	if name == "" {
 		if !slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool {
@@ -33,6 +36,18 @@ func (l *linter) checkSelector(n *parser.VectorSelector, path []parser.Node) {
 	if kindOf(name) == counter && !usesGrowth(n, path) {
 		l.add(RuleRawCounter, n, "%s only grows until its process restarts: use rate(%s[5m]) or increase(%s[1h])", name, name, name)
 	}
+}
+
+// isPlaceholder reports whether a matcher has the text that messages and documents have instead of a value. The regular
+// expression ... matches any three characters.
+func isPlaceholder(m *labels.Matcher) bool {
+	switch m.Value {
+	case "...":
+		return m.Type == labels.MatchEqual
+	case "…":
+		return m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
+	}
+	return m.Type == labels.MatchEqual && m.Name == "job" && m.Value == "JOB"
 }
 
 // selectsCluster reports whether a matcher selects one cluster by name.
@@ -182,6 +197,18 @@ func (l *linter) checkCall(n *parser.Call, path []parser.Node) {
 		if !strings.HasSuffix(name, "_total") {
 			l.add(RuleRateOfRecorded, n, "%s is recorded: %s over aggregated counters counts a restart as growth. Record the rate instead", name, n.Func.Name)
 		}
+	}
+}
+
+// checkRelabel reports label_replace that gives the series of all clusters the same cluster.
+func (l *linter) checkRelabel(n *parser.Call) {
+	if n.Func.Name != "label_replace" || l.cluster == "" || textOf(n.Args[1]) != l.cluster {
+		return
+	}
+	input, value := l.of(n.Args[0]), textOf(n.Args[2])
+	matchesAll := slices.Contains([]string{".*", ".+", "(.*)", "(.+)"}, textOf(n.Args[4])) && input.may(textOf(n.Args[3]))
+	if value != "" && !strings.Contains(value, "$") && matchesAll && !input.open && input.may(l.cluster) && !input.fixed[l.cluster] {
+		l.add(RuleClusterLabel, n, "label_replace gives the series of every cluster the same %s %q: remove it", l.cluster, value)
 	}
 }
 
