@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,16 +56,31 @@ func shadow(ctx context.Context, s *stage) (string, error) {
 	if err := s.print(ctx, "report", "gate", "gpu"); err != nil {
 		return "", err
 	}
-	for _, row := range report.Workloads {
-		if row.Cluster == "cluster1" && (row.Outcome == v1alpha1.OutcomeSameCluster || row.Would == "cluster1") {
-			return "", fmt.Errorf("the gate would have sent %s to cluster1", row.Workload)
-		}
-	}
-	named := slices.DeleteFunc(slices.Clone(report.Workloads), func(row v1alpha1.ShadowWorkload) bool { return row.Cluster != "cluster1" })
-	if len(named) < min(len(stuck), shadowJobs) {
-		return "", fmt.Errorf("the report names %d of %d jobs that hung on cluster1", len(named), len(stuck))
+	if err := checkShadowReport(report, min(len(stuck), shadowJobs)); err != nil {
+		return "", err
 	}
 	return fmt.Sprintf("of %d jobs, %d hung on cluster1, and the gate would have sent none of them there", shadowJobs, len(stuck)), nil
+}
+
+// checkShadowReport checks that the report names the jobs that hung on cluster1, and for each of them another cluster to
+// which the gate would have sent it.
+func checkShadowReport(report *v1alpha1.GateShadow, hung int) error {
+	named := 0
+	for _, row := range report.Workloads {
+		switch {
+		case row.Cluster != "cluster1":
+			continue
+		case row.Outcome == v1alpha1.OutcomeSameCluster || row.Would == "cluster1":
+			return fmt.Errorf("the gate would have sent %s to cluster1", row.Workload)
+		case row.Would == "":
+			return fmt.Errorf("the report does not say where %s would have gone: %s", row.Workload, row.Outcome)
+		}
+		named++
+	}
+	if named < hung {
+		return fmt.Errorf("the report names %d of %d jobs that hung on cluster1", named, hung)
+	}
+	return nil
 }
 
 // takeCPU lets pods outside of Kueue's queues request the CPU of all nodes of a cluster with H100, and waits for the

@@ -202,7 +202,7 @@ func (r *Registry) WaitSummaries() map[string]WaitSummary {
 type QueryFaults struct {
 	// Failing names the failing or incomplete queries; empty = none.
 	Failing string
-	// Excluding says which requirements of scope Cluster no cluster meets; empty = none.
+	// Excluding says which requirements of scope Cluster no cluster meets, or that none meets all together; empty = none.
 	Excluding string
 }
 

@@ -39,5 +39,5 @@
 // Whether values of that age may decide is up to package gate. A response without some of
 // the clusters is incomplete: for these clusters, absence from the response means nothing.
 // The OnFaults callback receives for each gate its failing or incomplete queries, and the requirements
-// that no cluster meets.
+// that no cluster meets, alone or together.
 package querycache

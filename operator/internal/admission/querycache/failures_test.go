@@ -2,6 +2,7 @@ package querycache
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -77,6 +78,13 @@ func TestFailureMessageWithoutSuccess(t *testing.T) {
 	f.wantFailureMessage(t, "no workload needs the query", "")
 }
 
+// faultsOfGate returns the faults of the gate's queries.
+func (f *fixture) faultsOfGate() (faults gatestate.QueryFaults) {
+	f.OnFaults(func(of map[string]gatestate.QueryFaults) { faults = of["gpu"] })
+	f.cleanUp()
+	return faults
+}
+
 // A requirement that no cluster meets is named, with what to do. One that fails, or is met for another shape, is not.
 func TestRequirementsThatExcludeEveryCluster(t *testing.T) {
 	for _, tc := range []struct {
@@ -86,7 +94,7 @@ func TestRequirementsThatExcludeEveryCluster(t *testing.T) {
 		want   string
 	}{
 		{"met by one cluster", "", series("cluster1", 1.0, "cluster2", 0.0), ""},
-		{"0 for each", "", series("cluster1", 0.0, "cluster2", 0.0), "requirement power is 0 for each cluster: a comparison without bool keeps the value 0"},
+		{"0 for each", "", series("cluster1", 0.0, "cluster2", 0.0), "requirement power is 0 for each cluster"},
 		{"no series", "", query.Result{}, "requirement power has no series for any cluster: if clusters may lack it, set absent: Met"},
 		{"no series, which meets it", v1alpha1.AbsentMet, query.Result{}, ""},
 		{"an incomplete result", "", query.Result{Failed: map[string]string{"cluster3": "timeout"}}, ""},
@@ -96,11 +104,72 @@ func TestRequirementsThatExcludeEveryCluster(t *testing.T) {
 			f.gate.Spec.Requirements = []v1alpha1.GateRequirement{{Name: "power", Query: "power_ok", Scope: v1alpha1.ScopeCluster, Absent: tc.absent}}
 			f.source.responses["power_ok"] = tc.result
 			f.results(t)
-			var got gatestate.QueryFaults
-			f.OnFaults(func(faults map[string]gatestate.QueryFaults) { got = faults["gpu"] })
-			f.cleanUp()
-			if got.Excluding != tc.want {
-				t.Errorf("got %q, want %q", got.Excluding, tc.want)
+			if got := f.faultsOfGate().Excluding; got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// The hint at a comparison that keeps the value 0 is for queries that have one.
+func TestRequirementWithAComparisonThatKeepsZero(t *testing.T) {
+	const fault = "requirement power is 0 for each cluster"
+	for _, tc := range []struct{ query, want string }{
+		{"max by (cluster) (faults) == 0", fault + ": a comparison without bool keeps the value 0, so write bool after its operator"},
+		{"max by (cluster) (faults) == bool 0", fault},
+		{"max by (cluster) (faults) > 0", fault},
+	} {
+		t.Run(tc.query, func(t *testing.T) {
+			f := newRequirementFixture()
+			f.gate.Spec.Requirements = []v1alpha1.GateRequirement{{Name: "power", Query: tc.query, Scope: v1alpha1.ScopeCluster}}
+			f.source.responses["faults"] = series("cluster1", 0.0, "cluster2", 0.0)
+			f.results(t)
+			if got := f.faultsOfGate().Excluding; got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Each requirement is met by a cluster, and no cluster meets all.
+func TestRequirementsThatNoClusterMeetsTogether(t *testing.T) {
+	const apart = "no cluster meets all requirements: cooling is met by cluster2, power is met by cluster1"
+	type results struct{ power, cooling query.Result }
+	requirement := func(name string) v1alpha1.GateRequirement {
+		return v1alpha1.GateRequirement{Name: name, Query: name + `_ok{devices="$devices_per_pod"}`, Scope: v1alpha1.ScopeCluster}
+	}
+	for _, tc := range []struct {
+		name   string
+		absent v1alpha1.AbsentRequirement // of cooling
+		// results for pods with 8 devices, and with 1 device, if there are any
+		whole, single *results
+		want          string
+	}{
+		{"by one cluster each", "", &results{series("cluster1", 1.0, "cluster2", 0.0), series("cluster1", 0.0, "cluster2", 1.0)}, nil, apart},
+		{"without a series elsewhere", "", &results{series("cluster1", 1.0), series("cluster2", 1.0)}, nil, apart},
+		{"by one cluster together", "", &results{series("cluster1", 1.0, "cluster2", 1.0), series("cluster1", 0.0, "cluster2", 1.0)}, nil, ""},
+		{"absent is met", v1alpha1.AbsentMet, &results{series("cluster1", 1.0), series("cluster2", 1.0)}, nil, ""},
+		{"an incomplete result", "", &results{series("cluster1", 1.0), query.Result{Samples: series("cluster2", 1.0).Samples, Partial: true}}, nil, ""},
+		{"met together for another shape", "", &results{series("cluster1", 1.0), series("cluster2", 1.0)}, &results{series("cluster1", 1.0), series("cluster1", 1.0)}, ""},
+		{"apart for each shape", "", &results{series("cluster1", 1.0), series("cluster2", 1.0)}, &results{series("cluster2", 1.0), query.Result{}}, apart},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newRequirementFixture()
+			delete(f.source.responses, "power_ok")
+			f.gate.Spec.Requirements = []v1alpha1.GateRequirement{requirement("cooling"), requirement("power")}
+			f.gate.Spec.Requirements[0].Absent = tc.absent
+			for devices, r := range map[int64]*results{8: tc.whole, 1: tc.single} {
+				if r == nil {
+					continue
+				}
+				label := fmt.Sprintf(`_ok{devices="%d"}`, devices)
+				f.source.responses["power"+label], f.source.responses["cooling"+label] = r.power, r.cooling
+				facts := f.facts
+				facts.PodSets = podSets("", devices)
+				f.Candidates(t.Context(), f.gate, facts)
+			}
+			if got := f.faultsOfGate().Excluding; got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}

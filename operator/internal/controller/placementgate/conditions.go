@@ -73,7 +73,7 @@ func decideReady(in *input) condition.Decision {
 	return condition.True(v1alpha1.ReasonDeciding, "decides over "+countClusters(in))
 }
 
-// decideRequirementsMeetable reports the gate's requirements that exclude every cluster.
+// decideRequirementsMeetable reports the gate's requirements that exclude every cluster, alone or together.
 func decideRequirementsMeetable(in *input) condition.Decision {
 	if in.faults.Excluding != "" {
 		return condition.False(v1alpha1.ReasonNoneEligible, in.faults.Excluding)

@@ -63,6 +63,11 @@ func newNoMatch(groups clustermap.Groups, samples []query.Sample, clusters *clus
 	if len(mappingWarnings) > 0 {
 		n.Hint = strings.Join(mappingWarnings, "; ")
 	}
+	if len(samples) == len(groups.Unlabeled)+len(groups.Unknown) {
+		if label := labelWithClusters(samples, clusters); label != "" {
+			n.Hint = fmt.Sprintf("These series carry your clusters in the label %s: set --cluster-label %[1]s, or clusterMapping.label: %[1]s in the MetricsSource", label)
+		}
+	}
 	seen := map[string]bool{}
 	for _, s := range samples {
 		if s.Labels == nil && s.Cluster != "" {
@@ -76,6 +81,24 @@ func newNoMatch(groups clustermap.Groups, samples []query.Sample, clusters *clus
 		n.Expected = append(n.Expected, seriesText(map[string]string{clusters.Label(): value}))
 	}
 	return n
+}
+
+// labelWithClusters returns the label by which most series name a cluster; empty = none does.
+func labelWithClusters(samples []query.Sample, clusters *clustermap.Mapping) (label string) {
+	named := map[string]int{}
+	for _, s := range samples {
+		for name, value := range s.Labels {
+			if _, ok := clusters.Cluster(value); ok {
+				named[name]++
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if named[name] > named[label] {
+			label = name
+		}
+	}
+	return label
 }
 
 // noMatchHint returns what to change if no warning of the mapping says it.

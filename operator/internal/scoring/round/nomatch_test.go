@@ -40,7 +40,14 @@ func TestWrongQueryPublishesNothing(t *testing.T) {
 		{
 			"the label has another name", []query.Sample{series("k8s_cluster", "c1")}, nil,
 			`matches no cluster: seen 1 series, such as {k8s_cluster="c1"}; expected one series each for {cluster="c1"} and {cluster="c2"}. ` +
-				`1 series have no label "cluster": the query must keep it, as in sum by (cluster) (...)`,
+				`These series carry your clusters in the label k8s_cluster: set --cluster-label k8s_cluster, or clusterMapping.label: k8s_cluster in the MetricsSource`,
+		},
+		{
+			"the label has other values, and another label those of the clusters",
+			[]query.Sample{series("cluster", "prod", "cluster_id", "c1", "pool", "c1"), series("cluster", "prod", "cluster_id", "c2", "pool", "a")}, nil,
+			`matches no cluster: seen 2 series, such as {cluster="prod", cluster_id="c1", pool="c1"} and {cluster="prod", cluster_id="c2", pool="a"}; ` +
+				`expected one series each for {cluster="c1"} and {cluster="c2"}. ` +
+				`These series carry your clusters in the label cluster_id: set --cluster-label cluster_id, or clusterMapping.label: cluster_id in the MetricsSource`,
 		},
 		{
 			"the label has other values", []query.Sample{series("cluster", "prod-1"), series("cluster", "prod-2")}, nil,
