@@ -207,7 +207,7 @@ func compareWithInstantQueries(t *testing.T, url string) {
 	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(historyPolicy, "periodSeconds: 15", "periodSeconds: 300")), policy); err != nil {
 		t.Fatal(err)
 	}
-	source, err := (&prometheus.Flags{URL: url}).Connect(&command.App{}, nil, nil)
+	source, err := (&prometheus.Flags{URL: url}).Connect(t.Context(), &command.App{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
