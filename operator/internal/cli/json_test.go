@@ -20,6 +20,8 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/admission/shadow"
 	"plimsoll.dev/plimsoll/operator/internal/cli/ask"
+	"plimsoll.dev/plimsoll/operator/internal/cli/evaluation"
+	"plimsoll.dev/plimsoll/operator/internal/cli/explanation"
 )
 
 var updateJSON = flag.Bool("update-json", false, "generate operator/docs/json.md")
@@ -37,6 +39,9 @@ var documents = []struct {
 	{"FitReport", "`fit`, and `preview` of a gate", ask.Report{}},
 	{"WorkloadExplanation", "`explain workload`", admissionexplain.Report{}},
 	{"GateReport", "`report gate`", shadow.GateReport{}},
+	{"PolicyPreview", "`preview` of a policy", []evaluation.Row{}},
+	{"PolicyExplanation", "`explain policy`", explanation.PolicyReport{}},
+	{"ClusterExplanationList", "`explain cluster`", []explanation.ClusterReport{}},
 }
 
 // operator/docs/json.md lists every field of the documents that programs read.
@@ -52,7 +57,11 @@ This reference is generated from the Go types by ` + "`go test ./operator/intern
 	w := fieldWriter{comments: map[string]map[string]string{}}
 	for _, d := range documents {
 		fmt.Fprintf(&b, "\n## %s\n\nOf %s.\n\n| field | type | meaning |\n|---|---|---|\n", d.kind, d.commands)
-		w.write(t, &b, "", reflect.TypeOf(d.of))
+		if of := reflect.TypeOf(d.of); of.Kind() == reflect.Slice {
+			w.write(t, &b, "items[].", of.Elem())
+		} else {
+			w.write(t, &b, "", of)
+		}
 	}
 	if *updateJSON {
 		if err := os.WriteFile(documentFile, []byte(b.String()), 0o644); err != nil {
@@ -97,11 +106,16 @@ func (w *fieldWriter) write(t *testing.T, b *strings.Builder, prefix string, of 
 	}
 }
 
+// innerTypes are types of other packages whose fields have rows of their own.
+var innerTypes = []reflect.Type{
+	reflect.TypeFor[gate.Explanation](), reflect.TypeFor[gate.ClusterExplanation](), reflect.TypeFor[gate.Decision](),
+	reflect.TypeFor[gate.BrokenRule](), reflect.TypeFor[gate.RequirementResult](), reflect.TypeFor[gate.Number](),
+}
+
 // isDocumented reports whether the fields of a type have rows of their own.
 func isDocumented(of reflect.Type) bool {
-	inner := []string{"operator/api/v1alpha1", "operator/internal/cli/ask", "operator/internal/admission/explain"}
-	return of.Kind() == reflect.Struct && (slices.Contains(inner, strings.TrimPrefix(of.PkgPath(), module)) ||
-		of == reflect.TypeFor[gate.ClusterExplanation]() || of == reflect.TypeFor[gate.Decision]())
+	inner := []string{"operator/api/v1alpha1", "operator/internal/cli/ask", "operator/internal/cli/evaluation", "operator/internal/cli/explanation", "operator/internal/admission/explain"}
+	return of.Kind() == reflect.Struct && slices.Contains(inner, strings.TrimPrefix(of.PkgPath(), module)) || slices.Contains(innerTypes, of)
 }
 
 // isText reports whether a type is one value in JSON.

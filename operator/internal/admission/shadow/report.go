@@ -13,12 +13,18 @@ import (
 
 // GateReport is the output of kubectl plimsoll report gate -o json.
 type GateReport struct {
+	// Gate is the name of the PlacementGate, and Mode its spec.mode.
 	Gate string        `json:"gate"`
 	Mode v1alpha1.Mode `json:"mode"`
 	// Passed is the number of workloads of the report.
 	Passed int64 `json:"passed"`
 	// Summary is the report in a few sentences.
 	Summary string `json:"summary"`
+	// Reason is the dominant finding: None, HungElsewhere, Undecided, TooFew, WouldWait, WouldMove or AllAgree. Evidence
+	// has its numbers, and Next is what to do.
+	Reason   ReportReason `json:"reason"`
+	Evidence string       `json:"evidence"`
+	Next     string       `json:"next"`
 	v1alpha1.GateShadow
 }
 
@@ -35,7 +41,66 @@ func ReportOf(g *v1alpha1.PlacementGate) (*GateReport, error) {
 		r.Passed += o.Workloads
 	}
 	r.Summary = r.summarize()
+	r.Reason, r.Evidence, r.Next = r.conclude()
 	return r, nil
+}
+
+// ReportReason is the dominant finding of a report.
+type ReportReason string
+
+// Reasons, in the order in which they apply.
+const (
+	// ReportNone: no workload has passed.
+	ReportNone ReportReason = "None"
+	// ReportHungElsewhere: workloads hung, and the gate would have sent them elsewhere or kept them waiting.
+	ReportHungElsewhere ReportReason = "HungElsewhere"
+	// ReportUndecided: the gate could not decide about workloads.
+	ReportUndecided ReportReason = "Undecided"
+	// ReportTooFew: fewer than fewWorkloads have passed.
+	ReportTooFew ReportReason = "TooFew"
+	// ReportWouldWait: the gate would have kept workloads waiting.
+	ReportWouldWait ReportReason = "WouldWait"
+	// ReportWouldMove: the gate would have sent workloads to other clusters.
+	ReportWouldMove ReportReason = "WouldMove"
+	// ReportAllAgree: the gate would have changed nothing.
+	ReportAllAgree ReportReason = "AllAgree"
+)
+
+// fewWorkloads is the number of workloads below which a report without a difference that matters says little.
+const fewWorkloads = 20
+
+// conclude returns the dominant finding, its numbers and the next step.
+func (r *GateReport) conclude() (reason ReportReason, evidence, next string) {
+	of := map[v1alpha1.GateOutcome]int64{}
+	var hung int64
+	for _, o := range r.Outcomes {
+		of[o.Outcome] = o.Workloads
+		if o.Outcome != v1alpha1.OutcomeSameCluster && o.Outcome != v1alpha1.OutcomeUnplaced {
+			hung += o.Hung
+		}
+	}
+	passed := format.Plural(int(r.Passed), "workload")
+	enforce := "kubectl patch placementgate " + r.Gate + ` --type merge -p '{"spec":{"mode":"Enforce"}}'`
+	if r.Mode != v1alpha1.ModeShadow {
+		enforce = "nothing: the gate decides"
+	}
+	look := "kubectl plimsoll report gate " + r.Gate + " -o wide"
+	waited, moved := of[v1alpha1.OutcomeWait]+of[v1alpha1.OutcomeNever], of[v1alpha1.OutcomeOtherCluster]
+	switch undecided := of[v1alpha1.OutcomeUndecided]; {
+	case r.Passed == 0:
+		return ReportNone, "no workload has started or ended", "submit jobs to the queues of the gate, and look again"
+	case hung > 0:
+		return ReportHungElsewhere, fmt.Sprintf("%d of %s hung where the gate would not have sent them", hung, passed), enforce
+	case undecided > 0:
+		return ReportUndecided, fmt.Sprintf("the gate could not decide about %d of %s", undecided, passed), "kubectl plimsoll doctor"
+	case r.Passed < fewWorkloads:
+		return ReportTooFew, fmt.Sprintf("only %s passed", passed), fmt.Sprintf("look again when %d have passed", fewWorkloads)
+	case waited > 0:
+		return ReportWouldWait, fmt.Sprintf("%d of %s would have waited, and none of them hung", waited, passed), look
+	case moved > 0:
+		return ReportWouldMove, fmt.Sprintf("%d of %s would have gone to another cluster, and none of them hung", moved, passed), look
+	}
+	return ReportAllAgree, fmt.Sprintf("the gate would have changed nothing for %s", passed), enforce
 }
 
 // words for outcomes in the table.

@@ -14,13 +14,20 @@ import (
 // Row is one score of one cluster in a first round. Value is nil if the score would
 // not be published.
 type Row struct {
-	Cluster string   `json:"cluster"`
-	Score   string   `json:"score"`
-	Value   *int32   `json:"value,omitempty"`
-	Points  *float64 `json:"points,omitempty"`
-	Raw     *float64 `json:"raw,omitempty"`
-	State   string   `json:"state"`
-	Outcome string   `json:"outcome"`
+	// Cluster is the name of the ManagedCluster.
+	Cluster string `json:"cluster"`
+	// Score is the name of the score, or of the total.
+	Score string `json:"score"`
+	// Value is the score that would be published, from -100 to 100.
+	Value *int32 `json:"value,omitempty"`
+	// Points are the normalized value before it is rounded.
+	Points *float64 `json:"points,omitempty"`
+	// Raw is what the query returns for the cluster.
+	Raw *float64 `json:"raw,omitempty"`
+	// State says where Value comes from, such as Scored, Worst or Omitted.
+	State string `json:"state"`
+	// Outcome says what the query returns for the cluster, such as OK, Absent or Stale. See operator/docs/scoring.md.
+	Outcome string `json:"outcome"`
 }
 
 // Rows returns a row for each score of each cluster.

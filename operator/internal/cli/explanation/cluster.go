@@ -20,6 +20,7 @@ import (
 
 // ClusterReport holds the scores of one policy for one cluster.
 type ClusterReport struct {
+	// Policy is the name of the ScoringPolicy, unless the document is about one policy.
 	Policy  string        `json:"policy,omitempty"`
 	Cluster string        `json:"cluster"`
 	Scores  []ScoreReport `json:"scores"`
@@ -27,14 +28,22 @@ type ClusterReport struct {
 
 // ScoreReport is a score of a cluster. Unknown values are absent.
 type ScoreReport struct {
-	Name       string     `json:"name"`
-	Raw        *float64   `json:"raw,omitempty"`
-	Points     *float64   `json:"points,omitempty"`
-	Value      *int32     `json:"value,omitempty"`
-	State      string     `json:"state"`
-	Outcome    string     `json:"outcome,omitempty"`
+	Name string `json:"name"`
+	// Raw is what the query returned for the cluster.
+	Raw *float64 `json:"raw,omitempty"`
+	// Points are the normalized value.
+	Points *float64 `json:"points,omitempty"`
+	// Value is the published score, from -100 to 100.
+	Value *int32 `json:"value,omitempty"`
+	// State says where Value comes from, such as Scored, Kept or Omitted.
+	State string `json:"state"`
+	// Outcome says what the query returned for the cluster, such as OK, Absent or Stale.
+	Outcome string `json:"outcome,omitempty"`
+	// SampleTime is the time of the cluster's oldest sample.
 	SampleTime *time.Time `json:"sampleTime,omitempty"`
-	KeptUntil  *time.Time `json:"keptUntil,omitempty"`
+	// KeptUntil is when a kept score ends.
+	KeptUntil *time.Time `json:"keptUntil,omitempty"`
+	// ValidUntil is when the published score expires.
 	ValidUntil *time.Time `json:"validUntil,omitempty"`
 }
 

@@ -23,37 +23,48 @@ import (
 // PolicyReport is the output of explain policy: the conditions of the policy and its last
 // round. From says if the round comes from the operator or from the hub's objects.
 type PolicyReport struct {
+	// Policy is the name of the ScoringPolicy.
 	Policy     string            `json:"policy"`
 	Conditions []ConditionReport `json:"conditions,omitempty"`
-	Time       time.Time         `json:"time,omitzero"`
-	Refused    bool              `json:"refused,omitempty"`
-	Fresh      int               `json:"freshClusters,omitempty"`
-	Known      int               `json:"knownClusters,omitempty"`
-	Warnings   []string          `json:"warnings,omitempty"`
-	Queries    []QueryReport     `json:"queries,omitempty"`
-	Clusters   []ClusterReport   `json:"clusters"`
-	From       string            `json:"from"`
+	// Time of the last round.
+	Time time.Time `json:"time,omitzero"`
+	// Refused is true if too few clusters had fresh data, so that the round was not published.
+	Refused bool `json:"refused,omitempty"`
+	// Fresh is the number of clusters with fresh data, and Known that of recently healthy clusters.
+	Fresh    int      `json:"freshClusters,omitempty"`
+	Known    int      `json:"knownClusters,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Queries of the round.
+	Queries []QueryReport `json:"queries,omitempty"`
+	// Clusters have the scores of each cluster.
+	Clusters []ClusterReport `json:"clusters"`
+	// From says whether the round comes from the operator or from the objects of the hub.
+	From string `json:"from"`
 	// NotShown lists information that is missing, with the reason.
 	NotShown []string `json:"notShown,omitempty"`
 }
 
 // ConditionReport is a condition of a policy.
 type ConditionReport struct {
-	Type    string    `json:"type"`
-	Status  string    `json:"status"`
-	Reason  string    `json:"reason"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since"`
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Since is when the status last changed.
+	Since time.Time `json:"since"`
 }
 
 // QueryReport is one query of a round. Score is empty for the freshness query.
 type QueryReport struct {
-	Score      string   `json:"score,omitempty"`
-	Query      string   `json:"query"`
-	DurationMS float64  `json:"durationMilliseconds"`
-	Series     int      `json:"series"`
-	Warnings   []string `json:"warnings,omitempty"`
-	Error      string   `json:"error,omitempty"`
+	// Score is the name of the score, and empty for the freshness query.
+	Score      string  `json:"score,omitempty"`
+	Query      string  `json:"query"`
+	DurationMS float64 `json:"durationMilliseconds"`
+	// Series is the number of series in the response.
+	Series   int      `json:"series"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Error is why the query failed.
+	Error string `json:"error,omitempty"`
 }
 
 // Policy explains a ScoringPolicy.
