@@ -80,6 +80,7 @@ const (
 	RuleRatio           = "ratio"
 	RulePlaceholder     = "placeholder"
 	RuleNegative        = "negative"
+	RuleUnknownName     = "unknown-name"
 	maxLabelsInMessages = 4
 )
 
@@ -124,6 +125,7 @@ func Check(e parser.Expr, text string, options Options) []Finding {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
 			l.checkSelector(n, path)
+			l.checkName(n)
 		case *parser.SubqueryExpr:
 			l.checkEvaluationTime(n, n.OriginalOffset, n.Timestamp)
 		case *parser.AggregateExpr:
