@@ -94,13 +94,7 @@ func (l *linter) readDocument(d *document) error {
 		}
 		return nil
 	}
-	group, _, _ := strings.Cut(apiVersion, "/")
-	isOurs := group == v1alpha1.GroupVersion.Group
-	if hubclient.Scheme.Recognizes(v1alpha1.GroupVersion.WithKind(kind)) {
-		isForgotten := group == "" || apiVersion == v1alpha1.GroupVersion.Version
-		isOurs = isOurs || isForgotten || strings.Contains(group, "plimsoll") || format.Distance(group, v1alpha1.GroupVersion.Group) <= 3
-	}
-	if !isOurs {
+	if !isOurs(apiVersion, kind) {
 		return nil
 	}
 	l.checked++
@@ -147,6 +141,17 @@ func (l *linter) readDocument(d *document) error {
 		l.policies[o.Name] = o
 	}
 	return nil
+}
+
+// isOurs reports whether a document is meant to be an object of plimsoll.dev, maybe with a misspelt or forgotten group.
+func isOurs(apiVersion, kind string) bool {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	if group == v1alpha1.GroupVersion.Group {
+		return true
+	}
+	isForgotten := group == "" || apiVersion == v1alpha1.GroupVersion.Version
+	isMisspelt := strings.Contains(group, "plimsoll") || format.Distance(group, v1alpha1.GroupVersion.Group) <= 3
+	return hubclient.Scheme.Recognizes(v1alpha1.GroupVersion.WithKind(kind)) && (isForgotten || isMisspelt)
 }
 
 // checkRepeatedKeys reports fields that occur twice in a mapping, of which a parser would keep one.

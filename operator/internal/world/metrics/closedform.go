@@ -98,9 +98,6 @@ func (c *clusterState) evaluateNodes(e *export) {
 	if len(expected) > 0 {
 		c.expectedAt = e.at
 	}
-	if len(exporters) > 0 {
-		e.add("node_resource_state:plimsoll_excess_devices:sum", 0)
-	}
 	totals := map[resourceModel]*sums{}
 	known, oldest := 0, math.Inf(1)
 	for _, node := range slices.Sorted(maps.Keys(exporters)) {
@@ -108,9 +105,7 @@ func (c *clusterState) evaluateNodes(e *export) {
 		if !x.hasDevices {
 			continue
 		}
-		if excess := kube.data.limit(node, &x.deviceCounts); excess > 0 {
-			e.add("node_resource_state:plimsoll_excess_devices:sum", excess, "node", node)
-		}
+		e.add("node_resource_state:plimsoll_excess_devices:sum", kube.data.limit(node, &x.deviceCounts), "node", node)
 		key := resourceModel{x.resource, x.model}
 		if totals[key] == nil {
 			totals[key] = &sums{}
