@@ -30,7 +30,7 @@ func TestExplainerRoleCoversItsCommands(t *testing.T) {
 		return granted
 	}
 	for script, commands := range map[string][]string{
-		"explain_waiting.txtar": {"explain workload job/train-1", "explain policy fleet", "explain cluster cluster1", "top", "quota", "profile", "waste --reclaim"},
+		"explain_waiting.txtar": {"explain workload job/train-1", "explain policy fleet", "explain cluster cluster1", "top --prometheus URL", "quota", "profile", "waste --reclaim"},
 		"fit.txtar":             {"fit -f DIR/one.yaml --prometheus URL", "preview -f DIR/gate.yaml --waiting --prometheus URL"},
 	} {
 		kubeconfig := startGuardedHub(t, script, isGranted)

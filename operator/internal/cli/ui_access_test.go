@@ -209,7 +209,7 @@ func TestExplainerRoleCoversPages(t *testing.T) {
 	h := &uiHub{kubeconfig: startGuardedHub(t, "ui.txtar", func(group, resource, verb, namespace string) bool {
 		return grants(everywhere, group, resource, verb) || namespace == "plimsoll-system" && grants(operator, group, resource, verb)
 	})}
-	read := h.open(t)
+	read := h.open(t, "--prometheus", "http://127.0.0.1:1")
 	for _, path := range uiPages {
 		if page := read(path); strings.Contains(page, "forbidden") {
 			t.Errorf("%s: %s", path, page)

@@ -203,8 +203,8 @@ func TestUIWithoutFacts(t *testing.T) {
 	t.Run("without Prometheus", func(t *testing.T) {
 		h := newUIHub(t, nil)
 		read := h.open(t)
-		wants(t, read("/"), `Not shown devices are unknown: kubectl plimsoll ui runs without --prometheus`, `Free and total devices are unknown`, `cluster1 available \? \? \? \? \? \? fleet/total=72`)
-		wants(t, read("/policies"), `Scores over time are unknown: kubectl plimsoll ui runs without --prometheus`)
+		wants(t, read("/"), `Not shown devices are unknown: no Prometheus or Thanos was found`, `Free and total devices are unknown`, `cluster1 available \? \? \? \? \? \? fleet/total=72`)
+		wants(t, read("/policies"), `Scores over time are unknown: no Prometheus or Thanos was found`)
 	})
 	t.Run("Prometheus is down", func(t *testing.T) {
 		read := newUIHub(t, nil).open(t, "--prometheus", "http://127.0.0.1:1")
