@@ -2,7 +2,9 @@ package contract
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,6 +53,26 @@ func sampleDocuments(t *testing.T) map[string][]byte {
 		}
 	}
 	return documents
+}
+
+var sampleOfFleetTest = regexp.MustCompile(`(?:ApplySample\(ctx, |sample: )"([^"]+)"`)
+
+// Fleet tests, which few checks of a change run, name samples that exist.
+func TestFleetTestsNameSamplesThatExist(t *testing.T) {
+	found := 0
+	for _, folder := range []string{"e2e", "lab/fleet"} {
+		for _, file := range findFiles(t, filepath.Join(root, "test", folder), ".go") {
+			for _, m := range sampleOfFleetTest.FindAllStringSubmatch(readFile(t, file), -1) {
+				found++
+				if _, err := os.Stat(filepath.Join(root, "config", "samples", m[1])); err != nil {
+					t.Errorf("%s: %v", file, err)
+				}
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("found %d names of samples", found)
+	}
 }
 
 // All fields of the samples exist, and the objects of plimsoll.dev pass the validation
