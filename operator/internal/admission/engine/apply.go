@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -89,7 +88,7 @@ func (e *Engine) writeAll(ctx context.Context, w *Writing, out *Outcome) error {
 }
 
 // endRefused ends what a step reserved whose write the API server refused: the workload is not sent to these
-// clusters. Workloads that wait for them are decided again.
+// clusters.
 func (e *Engine) endRefused(w *Writing, res *lifecycle.Reservation) {
 	if former := w.Situation.History.Refusal; former == nil || former.Message != w.Refused.Message {
 		e.Edge.Notify(w.Situation, lifecycle.Notice{Warning: true, Reason: lifecycle.ReasonWriteRefused, Message: w.Refused.Message})
@@ -99,11 +98,6 @@ func (e *Engine) endRefused(w *Writing, res *lifecycle.Reservation) {
 	if res == nil {
 		return
 	}
-	uid := string(w.Workload.UID)
-	clusters, podSets := e.Ledger.Reserved(uid)
-	for !e.Ledger.Commit(e.Ledger.View(), uid, res.Kept, nil, nil) { // another workload changed the ledger
-	}
-	if freed := slices.DeleteFunc(clusters, func(c string) bool { return slices.Contains(res.Kept, c) }); len(freed) > 0 {
-		e.Waiting.MarkFreed(podSets, e.Registry.GatesOf(freed...)...)
+	for !e.commit(e.Ledger.View(), string(w.Workload.UID), lifecycle.Reservation{Kept: res.Kept}) { // another workload changed the ledger
 	}
 }

@@ -162,11 +162,25 @@ func (e *Engine) wakeAfterHold(workload types.NamespacedName, held string) {
 func (e *Engine) Reserve(s *lifecycle.Situation) lifecycle.Step {
 	for {
 		next := lifecycle.Next(s)
-		if next.Reservation == nil || e.Ledger.Commit(s.Room.View, string(s.Workload.UID), next.Reservation.Kept, next.Reservation.Entries, next.Reservation.Hold) {
+		if next.Reservation == nil || e.commit(s.Room.View, string(s.Workload.UID), *next.Reservation) {
 			return next
 		}
 		s = s.WithView(e.view(s))
 	}
+}
+
+// commit replaces the reservation of a workload, unless the ledger has changed since the view. Workloads that wait
+// for the clusters where it reserves nothing any more are decided again.
+func (e *Engine) commit(view ledger.View, uid string, res lifecycle.Reservation) bool {
+	before, podSets := e.Ledger.Reserved(uid)
+	if !e.Ledger.Commit(view, uid, res.Kept, res.Entries, res.Hold) {
+		return false
+	}
+	after, _ := e.Ledger.Reserved(uid)
+	if freed := slices.DeleteFunc(before, func(c string) bool { return slices.Contains(after, c) }); len(freed) > 0 {
+		e.Waiting.MarkFreed(podSets, e.Registry.GatesOf(freed...)...)
+	}
+	return true
 }
 
 // History is what the engine remembers of a workload.

@@ -6,17 +6,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/gatestate"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/admission/lifecycle/fixture"
+	"plimsoll.dev/plimsoll/operator/internal/admission/waitqueue"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -106,6 +111,34 @@ func TestRefusedWriteEndsTheReservation(t *testing.T) {
 				t.Errorf("remembers %v", h.Refusal)
 			}
 		})
+	}
+}
+
+// A decision whose write was a conflict is made again. If it sends the workload nowhere now, the devices that the
+// first one reserved are free, and workloads that wait for them are decided before the period is over.
+func TestNextDecisionEndsTheReservation(t *testing.T) {
+	b := newBench(t, v1alpha1.PlacementGateSpec{PeriodSeconds: 3600})
+	b.create(fixture.WithMultiKueue(fixture.PendingWorkload(fixture.Noon)))
+	b.client = refuse(b.hub, "check", apierrors.NewConflict(schema.GroupResource{}, "job", nil))
+	b.reconcile()
+	if reserved, podSets := b.engine.Ledger.Reserved("uid"); len(reserved) != 1 {
+		t.Fatalf("reserved on %v", reserved)
+	} else {
+		b.engine.Waiting.Add(waitqueue.Entry{Workload: types.NamespacedName{Name: "waits"}, Key: gatestate.QueryKey{Gate: "gpu"},
+			PodSets: podSets, Rank: ledger.Rank{Since: b.now().Add(time.Hour)}})
+	}
+	b.client = b.hub
+	b.room(nil)
+	b.cache = b.newCache()
+	b.reconcile()
+	if reserved, _ := b.engine.Ledger.Reserved("uid"); len(reserved) != 0 || b.check().State != kueue.CheckStatePending {
+		t.Fatalf("reserved on %v, check %s", reserved, b.check().State)
+	}
+	b.refreshed = nil
+	b.clock.add(timing.MinWakeUpGap)
+	b.engine.Waiting.StartWakeUps()
+	if !slices.Contains(b.refreshed, gatestate.QueryKey{Gate: "gpu"}) {
+		t.Errorf("woke %v", b.refreshed)
 	}
 }
 
