@@ -254,7 +254,7 @@ func TestIncrementalDispatcherFollowsGateOrder(t *testing.T) {
 	if err := lab.Programs().End(fleet.Operator, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.StartReplica(ctx, "operator-off", "--leader-elect=false", "--multikueue-dispatch=off"); err != nil {
+	if err := lab.StartReplica(ctx, "operator-off", "--leader-elect=false", "--multikueue-dispatch=off", "--log-level=DEBUG", "--log-format=json"); err != nil {
 		t.Fatal(err)
 	}
 	submit(ctx, t, fleet.Job{Name: "orphan", Model: fleet.H100, GPUs: 1})
