@@ -30,10 +30,6 @@ import (
 	"plimsoll.dev/plimsoll/operator/internal/format"
 )
 
-// ErrNoSource means that neither the command line nor the hub names a source, and that the cluster has no Service that
-// looks like one.
-var ErrNoSource = errors.New("no Prometheus or Thanos was found: the hub has no MetricsSource, and no Service of the cluster has the labels of a known installation: set --prometheus")
-
 // installations are the labels of Services in front of Thanos and Prometheus, as charts and operators set them. Those that
 // see more clusters come first. The Prometheus Operator sets the last one for each Prometheus object.
 var installations = []labels.Set{
@@ -182,7 +178,7 @@ func (f *Flags) find(ctx context.Context, a *command.App, spec *v1alpha1.Metrics
 		}
 	}
 	if len(found) == 0 {
-		return nil, ErrNoSource
+		return nil, errors.New("no Prometheus or Thanos was found: no MetricsSource of the hub applies, and no Service of the cluster has the labels of a known installation: set --prometheus")
 	}
 	spec.URL = found[0].url()
 	for _, other := range found[1:] {
@@ -244,10 +240,19 @@ func (f *Flags) route(ctx context.Context, a *command.App, src *v1alpha1.Metrics
 		}
 		return spec.URL, nil, nil
 	}
-	if spec.Auth != nil || f.bearerFile != "" || f.basicUser != "" || f.certFile != "" {
-		return "", nil, fmt.Errorf("Service %s needs credentials, which the API server does not pass on: set --prometheus to the URL of a forwarded port, and flags for the credentials", s)
+	if err := f.checkProxied(s, spec); err != nil {
+		return "", nil, err
 	}
 	spec.TLS = nil // the API server verifies no certificates of Services
 	_, _ = fmt.Fprintf(a.ErrOut, "queries go through the API server to Service %s, %s\n", s, how)
 	return s.connect(a)
+}
+
+// checkProxied returns an error if the source needs what a connection of the API server to a Service does not have.
+func (f *Flags) checkProxied(s service, spec *v1alpha1.MetricsSourceSpec) error {
+	switch {
+	case spec.Auth != nil || f.bearerFile != "" || f.basicUser != "" || f.certFile != "":
+		return fmt.Errorf("Service %s needs credentials, which the API server does not pass on: set --prometheus to the URL of a forwarded port, and flags for the credentials", s)
+	}
+	return nil
 }
