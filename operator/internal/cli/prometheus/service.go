@@ -253,6 +253,8 @@ func (f *Flags) checkProxied(s service, spec *v1alpha1.MetricsSourceSpec) error 
 	switch {
 	case spec.Auth != nil || f.bearerFile != "" || f.basicUser != "" || f.certFile != "":
 		return fmt.Errorf("Service %s needs credentials, which the API server does not pass on: set --prometheus to the URL of a forwarded port, and flags for the credentials", s)
+	case f.caFile != "" || f.serverName != "" || f.skipVerify:
+		return fmt.Errorf("--tls-ca, --tls-server and --tls-skip-verify do not apply to Service %s: the API server connects to it, and verifies no certificates of Services: leave them out, or set --prometheus to the URL of a forwarded port", s)
 	}
 	return nil
 }
