@@ -21,9 +21,13 @@ func TestPolicyReportsPositionOfPromQLError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch(ctx, t, "scoringpolicy/fleet", "json", `[{"op":"replace","path":"/spec/scores/0/query","value":"sum by (cluster) (up"}]`)
+	setQuery := func(ctx context.Context, value string) {
+		patch(ctx, t, "scoringpolicy/fleet", "json", `[{"op":"replace","path":"/spec/scores/0/query","value":`+value+`}]`)
+	}
+	t.Cleanup(func() { cleanUp(t, func(ctx context.Context) error { setQuery(ctx, string(good)); return nil }) })
+	setQuery(ctx, `"sum by (cluster) (up"`)
 	awaitCondition(ctx, t, "scoringpolicy/fleet", conditionQueriesValid, "False", messageQueryPosition)
-	patch(ctx, t, "scoringpolicy/fleet", "json", `[{"op":"replace","path":"/spec/scores/0/query","value":`+string(good)+`}]`)
+	setQuery(ctx, string(good))
 	awaitCondition(ctx, t, "scoringpolicy/fleet", conditionReady, "True")
 }
 

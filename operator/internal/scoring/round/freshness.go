@@ -24,9 +24,11 @@ func HasSampleTime(query string) bool {
 }
 
 // addDefaultAge sets the freshness query of a policy that has none, and returns the scores to which it applies; nil = none.
+// A query that can't be parsed counts as one with an age: its own error is the one to report, and the other scores go on.
 func addDefaultAge(spec *v1alpha1.ScoringPolicySpec) (isAged []bool, err error) {
 	for i := range spec.Scores {
-		isAged = append(isAged, HasSampleTime(spec.Scores[i].Query))
+		q := spec.Scores[i].Query
+		isAged = append(isAged, HasSampleTime(q) || spec.Freshness != nil && promql.Check(q) != nil)
 	}
 	switch {
 	case slices.Contains(isAged, true):

@@ -2,6 +2,7 @@ package round
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,13 @@ func TestDefaultFreshness(t *testing.T) {
 	if spec, policy, err := Compile(limited, "cluster"); err != nil || spec.Freshness.Query != sampleTime || policy.MaxAge != 4*time.Minute {
 		t.Errorf("with a limit of its own: %+v, %s, error %v", spec.Freshness, policy.MaxAge, err)
 	}
+	broken := newSpec("price", "sum by (cluster) (up")
+	broken.Freshness = limited.Freshness.DeepCopy()
+	broken.Freshness.Query = ""
 	limited.Scores[0].Query = "price"
+	if spec, policy, err := Compile(broken, "cluster"); err != nil || spec.Freshness.Query != sampleTime || !slices.Equal(policy.Aged, []bool{false, true}) {
+		t.Errorf("a query can't be parsed: %+v, %v, %v", spec.Freshness, policy, err)
+	}
 	if _, _, err := Compile(limited, "cluster"); err == nil || !strings.HasPrefix(err.Error(), "freshness.query: must be set") {
 		t.Errorf("a limit of no age gives the error %v", err)
 	}
