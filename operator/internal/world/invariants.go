@@ -50,8 +50,6 @@ const (
 	// TrueMessage: what the message of a waiting job says of holds, connections, samples, its turn and free
 	// devices was true within messageLag.
 	TrueMessage Invariant = "TrueMessage"
-	// TrueMessageInLine is TrueMessage of a job while others with the same request wait.
-	TrueMessageInLine Invariant = "TrueMessageInLine"
 	// PassesAtOnce: a gate in mode Shadow lets every job pass within passBound.
 	PassesAtOnce Invariant = "PassesAtOnce"
 	// Drains: after the last job, nothing of it is left in the operator.
@@ -111,7 +109,7 @@ func (w *World) check() {
 	if !w.Operator.Running() {
 		w.leaderlessAt = w.loop.Now()
 	}
-	w.doubted = w.Operator.Doubted()
+	w.noteDoubts()
 	holds, isCalm := w.Operator.Holds(), w.isCalm()
 	w.measureRuns()
 	w.checkMoves(isCalm)

@@ -38,6 +38,7 @@ var statements = []statement{
 		wl := w.kueue.workloads.get(types.NamespacedName{Namespace: parts[0], Name: parts[1]})
 		return wl != nil && !kueuestate.IsFinished(wl) && wl.Status.ClusterName == nil
 	}},
+	{regexp.MustCompile(`an equal workload is decided first`), func(_ *World, r *Run, _ []string) bool { return r.waitsInLine() }},
 	{regexp.MustCompile(`on one node: best is (cluster\d+) with (\d+)(?:[;,]|$)`), func(w *World, r *Run, parts []string) bool {
 		c := w.clusterOf(parts[0])
 		return !w.settled(c) || strconv.FormatInt(c.largestFree(r.assignedModel()), 10) == parts[1]
@@ -76,22 +77,15 @@ func (w *World) checkMessage(r *Run) {
 			if before, was := r.falseSince[text]; was {
 				since[text] = before
 			}
-			if r.waitsInLine() {
-				r.inLineAt = w.loop.Now()
-			}
 			if w.loop.Now().Sub(since[text]) > messageLag {
-				invariant := TrueMessage
-				if w.loop.Now().Sub(r.inLineAt) <= messageLag { // its turn has just come
-					invariant = TrueMessageInLine
-				}
-				w.broken(invariant, r.Name, "%s waits with the message %q, of which %q has not been true for %s", r.Name, check.Message, text, messageLag)
+				w.broken(TrueMessage, r.Name, "%s waits with the message %q, of which %q has not been true for %s", r.Name, check.Message, text, messageLag)
 			}
 		}
 	}
 	r.falseSince = since
 }
 
-// waitsInLine reports whether another job of the same request waits: the gate decides only the first of them.
+// waitsInLine reports whether another job of the same request waits.
 func (r *Run) waitsInLine() bool {
 	return slices.ContainsFunc(r.world.order, func(other *Run) bool {
 		wl := r.world.kueue.workloads.get(other.Key)

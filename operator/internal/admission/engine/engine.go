@@ -119,7 +119,7 @@ func (e *Engine) Measured(s *lifecycle.Situation, key gatestate.QueryKey, cluste
 	e.Registry.SetDevices(s.Gate.Name, s.JobFacts(), clusters)
 	s = s.Measured(clusters, fleet, e.view(s))
 	s.Room.Key = key
-	s.Room.Preceding = e.Waiting.Preceding(s.WaitEntry(key))
+	s.Room.Preceding, s.Room.Follows = e.Waiting.Preceding(s.WaitEntry(key))
 	return s
 }
 

@@ -57,6 +57,32 @@ func decisionMessage(f shape.Facts, d Decision, fleet Fleet, requirements requir
 	return Truncate(text)
 }
 
+// MessageInLine is the message of a Pending decision for a workload that waits behind equal ones: it stays true while
+// the reason does. Reasons that state nothing measured keep their message.
+func (d Decision) MessageInLine(f shape.Facts) string {
+	var text string
+	switch d.Reason {
+	case ReasonNoRoom:
+		text = noRoomForAll(f.PodSets[0])
+	case ReasonHeld:
+		text = "clusters with room are held for other workloads"
+	case ReasonDoubted:
+		text = "clusters with room do not start what they admit"
+	case ReasonRuledOut, ReasonStale, ReasonNoMetrics:
+		text = "no cluster is eligible"
+	case ReasonFleetRequirementUnmet:
+		text = "a requirement of the fleet is not met"
+	default:
+		return d.Message
+	}
+	return Truncate(text + "; an equal workload is decided first, and its check says more")
+}
+
+// noRoomForAll states which pods have no room.
+func noRoomForAll(p shape.PodSet) string {
+	return fmt.Sprintf("no cluster has room for %s of %d %s", quantity(p.Pods, "pod"), p.DevicesPerPod, deviceName(p))
+}
+
 func notMet(requirements []string) string {
 	if len(requirements) == 1 {
 		return "requirement " + requirements[0] + " is not met"
@@ -126,7 +152,7 @@ func noRoomMessage(f shape.Facts, verdicts []Verdict) string {
 		p = f.PodSets[slices.IndexFunc(f.PodSets, func(p shape.PodSet) bool { return p.Name == best.Detail })]
 	}
 	forOnePod := fmt.Sprintf("no cluster has %d free %s on one node", p.DevicesPerPod, deviceName(p))
-	forAllPods := fmt.Sprintf("no cluster has room for %s of %d %s", quantity(p.Pods, "pod"), p.DevicesPerPod, deviceName(p))
+	forAllPods := noRoomForAll(p)
 	if best == nil {
 		return forOnePod + ": none has any"
 	}

@@ -122,6 +122,30 @@ func TestMessageNamesTheFirstExcludedClusters(t *testing.T) {
 	}
 }
 
+// Nothing in the message of a workload behind equal ones changes while the reason stays.
+func TestMessageInLine(t *testing.T) {
+	const behind = "; an equal workload is decided first, and its check says more"
+	small, stale := cluster("c1", 1, 9, 8, 64), sampledBefore(cluster("c1", 4, 32, 8, 64), 600)
+	for _, tc := range []struct {
+		name       string
+		candidates []Candidate
+		want       string
+	}{
+		{"no room", []Candidate{small}, "no cluster has room for 2 pods of 8 " + h100 + behind},
+		{"old samples", []Candidate{stale}, "no cluster is eligible" + behind},
+		{"no decision", nil, "Placement fleet/gpu has decided no cluster"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := rules()
+			r.Placement = "fleet/gpu"
+			d := Decide(job("a", 8, 2), tc.candidates, Fleet{}, ledger.View{}, r, 1, t0)
+			if got := d.MessageInLine(job("a", 8, 2)); d.State != Pending || got != tc.want {
+				t.Errorf("%s: got  %q\nwant %q", d.Reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestTruncate(t *testing.T) {
 	exact := strings.Repeat("x", MaxMessage)
 	for _, tc := range []struct{ name, text, want string }{

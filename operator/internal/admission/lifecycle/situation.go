@@ -164,6 +164,8 @@ type Room struct {
 	Key gatestate.QueryKey
 	// Preceding is the waiting workload that ranks before and is decided first; empty = none.
 	Preceding types.NamespacedName
+	// Follows: a workload with the same request and limits waits and is decided before.
+	Follows bool
 	// HasTurn: the wait queue woke the workload as the next one to be decided.
 	HasTurn    bool
 	Candidates []gate.Candidate

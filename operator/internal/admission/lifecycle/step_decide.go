@@ -38,11 +38,12 @@ func stepDecide(s *Situation) Step {
 		next.Reservation.Hold = d.Hold
 	}
 	next.Decision = &d
-	next.Writes = WriteDecision(s, d, record)
+	written := inLine(s, d)
+	next.Writes = WriteDecision(s, written, record)
 	next.Event = holdEvent(s, d)
 	if d.State == gate.Pending {
 		next.Wait = waitAfter(s, d, key)
-		next.RequeueAfter = earliest(next.RequeueAfter, earliest(earliest(unplaceableAfter(s), neverAfter(s, d)), keepsMessage(s, d)))
+		next.RequeueAfter = earliest(next.RequeueAfter, earliest(earliest(unplaceableAfter(s), neverAfter(s, d)), keepsMessage(s, written)))
 	}
 	if d.State != gate.Ready || !s.MayNominate() {
 		return next
@@ -55,6 +56,15 @@ func stepDecide(s *Situation) Step {
 	}
 	next.RequeueAfter = s.Gate.widenAfter()
 	return next
+}
+
+// inLine is the decision as the check of a workload states it. The queue wakes a workload that follows equal ones
+// only when the reason changes, so that its check leaves out what was measured.
+func inLine(s *Situation, d gate.Decision) gate.Decision {
+	if s.Room.Follows && d.State == gate.Pending {
+		d.Message = d.MessageInLine(s.JobFacts())
+	}
+	return d
 }
 
 // waitAfter is the workload's entry in the wait queue after a Pending decision. A workload that waits

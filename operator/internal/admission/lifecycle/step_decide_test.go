@@ -85,3 +85,19 @@ func TestAMessageThatIsKeptIsLookedAtAgain(t *testing.T) {
 		})
 	}
 }
+
+// The check of a workload behind equal ones states nothing that changes, and the decision everything.
+func TestMessageOfAFollower(t *testing.T) {
+	for follows, want := range map[bool]string{false: "tiers-2 has room for 3", true: "no cluster is eligible; an equal workload is decided first, and its check says more"} {
+		s := situationWith(func(s *Situation) {
+			s.Room.Follows = follows
+			s.Gate.Decide = func(*gate.Inputs, time.Time) gate.Decision {
+				return gate.Decision{State: gate.Pending, Reason: gate.ReasonRuledOut, Message: "tiers-2 has room for 3"}
+			}
+		})
+		next := stepDecide(s)
+		if len(next.Writes) != 1 || next.Writes[0].Check.Decision.Message != want || next.Decision.Message != "tiers-2 has room for 3" {
+			t.Errorf("follows %t: writes %+v, decision %q, want the message %q", follows, next.Writes, next.Decision.Message, want)
+		}
+	}
+}

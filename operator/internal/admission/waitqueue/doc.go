@@ -11,7 +11,7 @@
 //
 // # A wake-up
 //
-// Workloads with the same registry.QueryKey and the same limits form a line. What the gate decides
+// Workloads with the same gatestate.QueryKey and the same limits form a line. What the gate decides
 // for one of them also holds for the others, apart from their ranks: if the first of them fits
 // nowhere, neither do the others. Lines with one key share its results.
 //
@@ -38,6 +38,9 @@
 //
 // Outside its turn, a workload may be placed only if no competing workload ranks before it:
 // see Preceding. Otherwise it waits for an early wake-up.
+//
+// A workload is also woken without a turn to report what the gate decides for its line: when that changes for another
+// reason, and when another workload of the line comes before it.
 //
 // # Which results wake a line
 //

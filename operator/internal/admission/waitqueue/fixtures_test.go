@@ -27,6 +27,8 @@ type fixture struct {
 	outcome string
 	// decided are the names of the decided workloads in their order.
 	decided []string
+	// reported are those that were woken without a turn, to report what the queue did.
+	reported []string
 }
 
 type refresh struct {
@@ -84,6 +86,10 @@ func (f *fixture) decideWoken() {
 		f.woken = f.woken[1:]
 		e, ok := f.workloads[w]
 		if !ok {
+			continue
+		}
+		if !f.HasTurn(w) {
+			f.reported = append(f.reported, w.Name)
 			continue
 		}
 		f.decided = append(f.decided, w.Name)

@@ -60,6 +60,8 @@ type line struct {
 	batch int
 	// outcome of the line's last decision.
 	outcome string
+	// head is the workload that was first when the queue last looked.
+	head types.NamespacedName
 }
 
 func (l *line) isDue() bool       { return !l.wakeBefore.IsZero() }

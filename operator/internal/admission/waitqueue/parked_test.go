@@ -19,7 +19,7 @@ func TestParkedWorkloads(t *testing.T) {
 	}
 	f.add("small", "waits", 0, time.Minute)
 	f.run()
-	if got := f.Preceding(f.entry(h100, "small", "waits", 0, time.Minute)); got != noTurn {
+	if got, _ := f.Preceding(f.entry(h100, "small", "waits", 0, time.Minute)); got != noTurn {
 		t.Errorf("%s is decided before", got)
 	}
 	want := gatestate.WaitSummary{Workloads: 1, Parked: 3, Since: f.now.Add(-time.Minute)}

@@ -113,6 +113,7 @@ func (q *Queue) insert(e *Entry) *line {
 	}
 	q.workloads[e.Workload] = e
 	l.insert(e)
+	q.noteHead(l)
 	g.count(e, 1)
 	q.registry.SetWaiting(e.Key.Gate, g.summary)
 	return l
@@ -250,6 +251,9 @@ func (q *Queue) StartWakeUps() {
 		g := q.gates[name]
 		g.summary.Since = g.oldestWait()
 		q.registry.SetWaiting(name, g.summary)
+		for _, l := range g.lines { // aging changes who is first
+			q.noteHead(l)
+		}
 		if due := q.dueDevices(name, g, now); !due.isEmpty() {
 			delete(q.dirty, name)
 			q.startWakeUp(g, due, now)

@@ -199,20 +199,23 @@ func TestPreceding(t *testing.T) {
 	f.addFor("NVIDIA-A100", "old", "head", 10, time.Minute)
 	f.addFor("NVIDIA-A100", "old", "next", 5, time.Hour)
 	for _, tc := range []struct {
-		name string
-		e    Entry
-		want string
+		name        string
+		e           Entry
+		want        string
+		wantFollows bool
 	}{
-		{"the first of a line, whose priority was lowered", f.entry("NVIDIA-A100", "old", "head", 4, time.Minute), "next"},
-		{"the first of a line, whose priority was raised", f.entry("NVIDIA-A100", "old", "head", 11, time.Minute), ""},
-		{"later arrival of the same priority", f.entry(h100, "small", "new", 10, 0), "waiting"},
-		{"higher priority", f.entry(h100, "small", "new", 11, 0), ""},
-		{"other devices", f.entry("NVIDIA-L4", "small", "new", 1, 0), ""},
-		{"the workload itself", f.entry(h100, "big", "waiting", 10, time.Minute), ""},
+		{"the first of a line, whose priority was lowered", f.entry("NVIDIA-A100", "old", "head", 4, time.Minute), "next", true},
+		{"the first of a line, whose priority was raised", f.entry("NVIDIA-A100", "old", "head", 11, time.Minute), "", false},
+		{"later arrival of the same priority", f.entry(h100, "small", "new", 10, 0), "waiting", false},
+		{"later arrival in the same line", f.entry(h100, "big", "new", 10, 0), "waiting", true},
+		{"higher priority", f.entry(h100, "small", "new", 11, 0), "", false},
+		{"other devices", f.entry("NVIDIA-L4", "small", "new", 1, 0), "", false},
+		{"the workload itself", f.entry(h100, "big", "waiting", 10, time.Minute), "", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := f.Preceding(tc.e).Name; got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
+			got, follows := f.Preceding(tc.e)
+			if got.Name != tc.want || follows != tc.wantFollows {
+				t.Errorf("got %q, follows %t, want %q, %t", got.Name, follows, tc.want, tc.wantFollows)
 			}
 		})
 	}
@@ -255,13 +258,32 @@ func TestChangedOutcomeWakesTheLine(t *testing.T) {
 	for _, tc := range []struct {
 		outcome string
 		want    int
-	}{{"NoRoom", 1}, {"NoRoom", 1}, {"StaleSamples", 3}, {"StaleSamples", 1}} {
-		f.now, f.outcome, f.decided = f.now.Add(10*time.Second), tc.outcome, nil
+	}{{"NoRoom", 0}, {"NoRoom", 0}, {"StaleSamples", 2}, {"StaleSamples", 0}} {
+		f.now, f.outcome, f.decided, f.reported = f.now.Add(10*time.Second), tc.outcome, nil, nil
 		f.StartWakeUps()
 		f.run()
-		if len(f.decided) != tc.want {
-			t.Errorf("%s: decided %v, want %d", tc.outcome, f.decided, tc.want)
+		if len(f.decided) != 1 || len(f.reported) != tc.want {
+			t.Errorf("%s: decided %v, reported %v, want one and %d", tc.outcome, f.decided, f.reported, tc.want)
 		}
+	}
+}
+
+// A workload that another one of its line now precedes reports so: what it said before would become old.
+func TestFormerHeadOfALineReports(t *testing.T) {
+	f := newFixture(10)
+	f.add("small", "first", 1, time.Minute)
+	f.add("small", "later", 1, 0)
+	f.run()
+	f.add("small", "urgent", 2, 0)
+	f.decideWoken()
+	if !slices.Equal(f.reported, []string{"first"}) {
+		t.Errorf("reported %v after a workload of a higher priority came, want the first", f.reported)
+	}
+	f.now, f.reported = f.now.Add(4*time.Hour), nil // the first one is older, and ages first
+	f.StartWakeUps()
+	f.decideWoken()
+	if !slices.Equal(f.reported, []string{"urgent"}) {
+		t.Errorf("reported %v after another one has aged, want the urgent one", f.reported)
 	}
 }
 

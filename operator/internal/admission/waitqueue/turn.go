@@ -30,14 +30,21 @@ func (q *Queue) GateOf(workload types.NamespacedName) string {
 }
 
 // Preceding returns the waiting workload that is decided first among those that rank before e
-// and might use the same devices, or the empty name. e need not be in the queue.
-func (q *Queue) Preceding(e Entry) types.NamespacedName {
+// and might use the same devices, or the empty name, and whether one of e's line is decided before e.
+// e need not be in the queue.
+func (q *Queue) Preceding(e Entry) (workload types.NamespacedName, follows bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if first := q.preceding(e); first != nil {
-		return first.Workload
+	first := q.preceding(e)
+	if first == nil {
+		return noTurn, false
 	}
-	return noTurn
+	if l := q.gates[e.Key.Gate].lines[e.line()]; l != nil {
+		now := q.now()
+		head := l.firstExcept(e.Workload, now)
+		follows = head != nil && head.Rank.Before(e.Rank, e.Aging, now)
+	}
+	return first.Workload, follows
 }
 
 func (q *Queue) preceding(e Entry) *Entry {
@@ -103,6 +110,15 @@ func (q *Queue) report(l *line, decided *Entry, outcome string) {
 		if e != decided {
 			q.enqueue(e.Workload)
 		}
+	}
+}
+
+// noteHead wakes the workload that is no longer the first of its line: its check says more than those of the others.
+func (q *Queue) noteHead(l *line) {
+	former, first := l.head, l.first(q.now()).Workload
+	l.head = first
+	if e := q.workloads[former]; former != first && e != nil && e.line() == l.key && q.enqueue != nil {
+		q.enqueue(former)
 	}
 }
 
