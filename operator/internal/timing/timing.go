@@ -62,6 +62,9 @@ const (
 	SlowStart = 2 * time.Minute
 	// HangsAfter is the time after an admission from which pods that are not ready count against the cluster.
 	HangsAfter = 5 * time.Minute
+	// LongestStart bounds what a namespace learns of how long its pods take to be ready. It is the default of Kueue's
+	// PodsReady timeout.
+	LongestStart = 30 * time.Minute
 	// ProbePause is the time between two workloads that are sent to a cluster which starts none.
 	ProbePause = 15 * time.Minute
 	// CopyCleanup is the time within which Kueue removes a workload's copies from a connected

@@ -176,7 +176,7 @@ func (c *cluster) runScheduler() {
 			continue
 		}
 		c.bind(p, n)
-		c.world.loop.After(c.world.dice.between(time.Second, 4*time.Second, "start "+p.name), func() { c.startPod(p) })
+		c.world.loop.After(p.job.spec.Pull+c.world.dice.between(time.Second, 4*time.Second, "start "+p.name), func() { c.startPod(p) })
 	}
 }
 

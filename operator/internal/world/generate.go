@@ -43,6 +43,7 @@ func Random(seed uint64) Spec {
 	makeCPUQuotas(&s)
 	makeNever(&s)
 	makeShadow(&s)
+	makeImages(&s)
 	makePlacement(&s)
 	return s
 }

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -157,8 +158,6 @@ type Run struct {
 	misled bool
 	// falseSince is since when statements of its message are false.
 	falseSince map[string]time.Time
-	// inLineAt is when it last waited behind a job of the same request, whose message is the one that is kept up to date.
-	inLineAt time.Time
 	// neverSince is since when the waiting job fits on no empty cluster, mayReturnSince since when the parked one fits on one.
 	neverSince, mayReturnSince time.Time
 	// heldSince is since when a gate in mode Shadow keeps the job waiting.
@@ -183,6 +182,17 @@ type placement struct {
 	startedAt time.Time
 	endedAt   time.Time
 	why       string
+}
+
+// Hung is how often a cluster admitted the job and did not start all its pods for a time.
+func (r *Run) Hung(d time.Duration) (n int) {
+	for _, p := range r.placements {
+		end := cmp.Or(p.startedAt, p.endedAt, r.world.loop.Now())
+		if end.Sub(p.at) >= d {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *Run) startedOn(cluster string) {

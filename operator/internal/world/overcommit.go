@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/kueuestate"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 // placed is called when MultiKueue records that a cluster admitted a job.
@@ -29,6 +31,18 @@ func (r *Run) isOn(cluster string) bool {
 	return runs || n > 0 && r.placements[n-1].cluster == cluster && r.placements[n-1].endedAt.IsZero()
 }
 
+// failedToStart reports whether the cluster is to blame that the pods did not start. It is not if the hub ended the job, or
+// if the worker did so soon: it preempts the job, or another component of it has no quota.
+func (p placement) failedToStart() bool {
+	switch {
+	case !p.startedAt.IsZero() || p.endedAt.IsZero():
+		return false
+	case p.why == kueue.WorkloadEvictedByAdmissionCheck:
+		return p.endedAt.Sub(p.at) >= timing.SlowStart
+	}
+	return p.why == kueue.WorkloadEvictedByPodsReadyTimeout
+}
+
 // checkReturn reports a job that is sent again to the cluster where it could not start, although it fits on another.
 func (w *World) checkReturn(r *Run, on string) {
 	if len(r.placements) == 0 {
@@ -36,7 +50,7 @@ func (w *World) checkReturn(r *Run, on string) {
 	}
 	last := r.placements[len(r.placements)-1]
 	since := w.loop.Now().Sub(last.endedAt)
-	if last.cluster != on || !last.startedAt.IsZero() || last.endedAt.IsZero() || since >= returnBound {
+	if last.cluster != on || !last.failedToStart() || since >= returnBound {
 		return
 	}
 	for _, c := range w.clusters {

@@ -87,7 +87,7 @@ func simplerJobs(j Job) []Job {
 	add(func(j *Job) { j.Limit = false })
 	add(func(j *Job) { j.Reclaimable, j.Idle = false, false })
 	add(func(j *Job) { j.Tried = false })
-	add(func(j *Job) { j.Grace, j.Lingers = 0, 0 })
+	add(func(j *Job) { j.Pull, j.Grace, j.Lingers = 0, 0, 0 })
 	add(func(j *Job) { j.Model, j.Tolerates = "", "" })
 	add(func(j *Job) { j.Kind, j.Behavior = "", Succeeds })
 	add(func(j *Job) { j.Namespace, j.Queue = "", "" })

@@ -133,6 +133,8 @@ type Job struct {
 	Reclaimable, Idle bool
 	// Tried: the job agrees to be tried.
 	Tried bool
+	// Pull is the time that a pod takes on its node until it is ready, in addition to a few seconds.
+	Pull time.Duration
 	// Grace is the time for which a pod holds its devices after its deletion. Lingers is the same
 	// after it has finished.
 	Grace, Lingers time.Duration

@@ -67,6 +67,17 @@ func (w *World) freeFor(r *Run, wl *kueue.Workload, holds map[string][]string) *
 	return nil
 }
 
+// noteDoubts asks the operator which clusters it doubts.
+func (w *World) noteDoubts() {
+	doubted := w.Operator.Doubted()
+	for _, c := range w.clusters {
+		if name := c.spec.Name; doubted[name] && !w.doubted[name] {
+			w.note("%s is doubted", name)
+		}
+	}
+	w.doubted = doubted
+}
+
 // avoidedBy are the clusters that a job avoids by its record.
 func avoidedBy(wl *kueue.Workload, now time.Time) (clusters []string) {
 	record, _ := dispatch.Decode(wl.Annotations)

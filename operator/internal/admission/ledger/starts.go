@@ -14,8 +14,27 @@ type starts struct {
 	unstarted []*Running
 	// failed are those that ended before.
 	failed []failedStart
-	// started is when the pods of a workload were last ready for the first time, by namespace.
-	started map[string]time.Time
+	// started are the workloads whose pods were ready, by namespace.
+	started map[string]successes
+}
+
+// successes are the starts of a namespace on a cluster.
+type successes struct {
+	// last is when the pods of a workload were last ready for the first time.
+	last time.Time
+	// took is how long the last learnedStarts took, from the admission.
+	took [learnedStarts]time.Duration
+}
+
+// learnedStarts is the number of starts from which a namespace learns how long they take on a cluster: its images are as
+// large each time, and pools of nodes take as long to grow.
+const learnedStarts = 5
+
+// patience is the time after an admission from which pods that are not ready count: at least least, and twice the longest
+// of the namespace's last starts, but never more than timing.LongestStart.
+func (s *starts) patience(namespace string, least time.Duration) time.Duration {
+	took := s.started[namespace].took
+	return max(least, min(2*slices.Max(took[:]), timing.LongestStart))
 }
 
 // failedStart is a workload that a cluster admitted and whose pods it did not start.
@@ -39,8 +58,8 @@ const minFailedStarts = 2
 
 // Doubt is the doubt of a cluster for the workloads of a namespace; nil = there is none, or the next workload that
 // goes there is a probe:
-//   - A start has failed if the pods are not ready timing.HangsAfter after the admission, or if the workload
-//     ended before. It counts for timing.StartAvoidance after its end.
+//   - A start has failed if the pods are not ready timing.HangsAfter after the admission, or later if starts of the
+//     namespace take as long there, or if the workload ended before. It counts for timing.StartAvoidance after its end.
 //   - A namespace doubts the cluster after minFailedStarts of its own workloads, as its images may be broken. All do
 //     after those of as many namespaces.
 //   - The first workload that starts ends the doubt of its namespace, and that of all.
@@ -58,7 +77,7 @@ func (v View) Doubt(cluster, namespace string, now time.Time) *Doubt {
 }
 
 // IsSlow reports whether a workload of the namespace, or those of minFailedStarts namespaces, have not started on a
-// cluster for timing.SlowStart.
+// cluster for timing.SlowStart, or for longer if starts of theirs take as long there.
 func (v View) IsSlow(cluster, namespace string, now time.Time) bool {
 	s := v.starts[cluster]
 	if s == nil {
@@ -66,7 +85,7 @@ func (v View) IsSlow(cluster, namespace string, now time.Time) bool {
 	}
 	namespaces := map[string]bool{}
 	for _, r := range s.unstarted {
-		if now.Sub(r.Since) >= timing.SlowStart {
+		if now.Sub(r.Since) >= s.patience(r.Namespace, timing.SlowStart) {
 			namespaces[r.Namespace] = true
 		}
 	}
@@ -87,13 +106,13 @@ func (v View) Doubted(now time.Time) map[string]bool {
 
 func (s *starts) doubt(namespace string, now time.Time) *Doubt {
 	var last time.Time
-	for _, at := range s.started {
-		last = later(last, at)
+	for _, of := range s.started {
+		last = later(last, of.last)
 	}
 	own, all := map[string]time.Time{}, map[string]time.Time{}
 	namespaces := map[string]bool{}
 	for f := range s.failures(now) {
-		if f.Namespace == namespace && f.Since.After(s.started[namespace]) {
+		if f.Namespace == namespace && f.Since.After(s.started[namespace].last) {
 			own[f.UID] = f.Since
 		}
 		if f.Since.After(last) {
@@ -120,7 +139,7 @@ func (s *starts) failures(now time.Time) func(func(failedStart) bool) {
 			}
 		}
 		for _, r := range s.unstarted {
-			if now.Sub(r.Since) >= timing.HangsAfter && !yield(failedStart{UID: r.UID, Namespace: r.Namespace, Since: r.Since}) {
+			if now.Sub(r.Since) >= s.patience(r.Namespace, timing.HangsAfter) && !yield(failedStart{UID: r.UID, Namespace: r.Namespace, Since: r.Since}) {
 				return
 			}
 		}
@@ -135,12 +154,15 @@ func (s *starts) mayProbe(now time.Time) bool {
 }
 
 // FailStart records that an admitted workload is about to end. Its start has failed if that is certain, or if its pods
-// were not ready for timing.HangsAfter.
+// were not ready for timing.HangsAfter, or for longer if starts of its namespace take as long there.
 func (l *Ledger) FailStart(uid string, now time.Time, isCertain bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.running[uid]
-	if r == nil || r.isStarted() || !isCertain && now.Sub(r.Since) < timing.HangsAfter {
+	if r == nil || r.isStarted() {
+		return
+	}
+	if s := l.starts[r.Cluster]; !isCertain && now.Sub(r.Since) < s.patience(r.Namespace, timing.HangsAfter) {
 		return
 	}
 	l.changeStarts(r.Cluster, func(s *starts) {
@@ -151,7 +173,7 @@ func (l *Ledger) FailStart(uid string, now time.Time, isCertain bool) {
 
 // changeStarts replaces what is known of a cluster.
 func (l *Ledger) changeStarts(cluster string, change func(*starts)) {
-	next := starts{started: map[string]time.Time{}}
+	next := starts{started: map[string]successes{}}
 	if old := l.starts[cluster]; old != nil {
 		next = starts{unstarted: slices.Clone(old.unstarted), failed: slices.Clone(old.failed), started: maps.Clone(old.started)}
 	}
@@ -178,9 +200,18 @@ func (l *Ledger) admit(r *Running) {
 
 // start records when the pods of a workload were ready.
 func (l *Ledger) start(r *Running, at time.Time) {
-	if last := l.starts[r.Cluster]; !at.IsZero() && (last == nil || at.After(last.started[r.Namespace])) {
-		l.changeStarts(r.Cluster, func(s *starts) { s.started[r.Namespace] = at })
+	if s := l.starts[r.Cluster]; at.IsZero() || s != nil && !at.After(s.started[r.Namespace].last) {
+		return
 	}
+	l.changeStarts(r.Cluster, func(s *starts) {
+		of := s.started[r.Namespace]
+		of.last = at
+		if took := at.Sub(r.Since); took > 0 {
+			copy(of.took[1:], of.took[:])
+			of.took[0] = took
+		}
+		s.started[r.Namespace] = of
+	})
 }
 
 // leave forgets a workload that was admitted.

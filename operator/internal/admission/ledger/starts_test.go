@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,6 +44,10 @@ func TestDoubt(t *testing.T) {
 	}
 	unreported := admitted("b", "team-a")
 	unreported.ReportsPodsReady = false
+	// slow started once before the others were admitted, and took 4 minutes, or an hour.
+	slow := func(namespace string, seconds int) func(*Ledger) {
+		return put(startedAt(admittedAt(admitted("slow", namespace), -seconds-1), -1))
+	}
 	two := put(admitted("a", "team-a"), admitted("b", "team-a"))
 	for _, tc := range []struct {
 		name    string
@@ -71,6 +76,15 @@ func TestDoubt(t *testing.T) {
 		{"the next one is a probe", []func(*Ledger){two}, pause, nil},
 		{"a probe is on its way", []func(*Ledger){two, func(l *Ledger) { l.Debit(entry("probe", "c1")) }}, pause, map[string]bool{"team-a": true}},
 		{"a probe has not started yet", []func(*Ledger){two, put(admittedAt(admitted("probe", "team-b"), pause))}, pause + 1, map[string]bool{"team-a": true}},
+		{"starts of the namespace take 4 minutes", []func(*Ledger){slow("team-a", 240), two}, hangs, nil},
+		{"they hang for longer than starts of the namespace take", []func(*Ledger){slow("team-a", 240), two}, 480, map[string]bool{"team-a": true}},
+		{"starts of another namespace take 4 minutes", []func(*Ledger){slow("team-b", 240), two}, hangs, map[string]bool{"team-a": true}},
+		{"both were given up before starts of the namespace take", []func(*Ledger){slow("team-a", 240), two, end(hangs, false, "a", "b")}, hangs + 1, nil},
+		{"starts of the namespace took 4 minutes, and a few seconds five times since", []func(*Ledger){slow("team-a", 240), func(l *Ledger) {
+			for i := range learnedStarts {
+				l.PutRunning(startedAt(admittedAt(admitted(fmt.Sprint("quick", i), "team-a"), -1), i))
+			}
+		}, put(admittedAt(admitted("a", "team-a"), 10), admittedAt(admitted("b", "team-a"), 10))}, 10 + hangs, map[string]bool{"team-a": true}},
 		{"they ended long ago", []func(*Ledger){two, end(60, true, "a", "b")}, 60 + int(timing.StartAvoidance/time.Second), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -86,6 +100,35 @@ func TestDoubt(t *testing.T) {
 			}
 			if l.View().Doubt("c2", "team-a", now) != nil {
 				t.Error("another cluster is doubted")
+			}
+		})
+	}
+}
+
+// A cluster is slow while a workload of the namespace, or those of two, take longer than starts did.
+func TestIsSlow(t *testing.T) {
+	slow := int(timing.SlowStart / time.Second)
+	for _, tc := range []struct {
+		name    string
+		running []Running
+		seconds int
+		want    bool
+	}{
+		{"one of the namespace has not started", []Running{admitted("a", "team-a")}, slow, true},
+		{"it has just been admitted", []Running{admitted("a", "team-a")}, slow - 1, false},
+		{"one of another namespace has not started", []Running{admitted("a", "team-b")}, slow, false},
+		{"those of two other namespaces have not started", []Running{admitted("a", "team-b"), admitted("b", "team-c")}, slow, true},
+		{"starts of the namespace take 2 minutes", []Running{startedAt(admittedAt(admitted("s", "team-a"), -120), 0), admitted("a", "team-a")}, 239, false},
+		{"it takes longer than twice that", []Running{startedAt(admittedAt(admitted("s", "team-a"), -120), 0), admitted("a", "team-a")}, 240, true},
+		{"starts of the namespace take an hour", []Running{startedAt(admittedAt(admitted("s", "team-a"), -3600), 0), admitted("a", "team-a")}, int(timing.LongestStart / time.Second), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := New(15*time.Second, 10*time.Minute)
+			for _, r := range tc.running {
+				l.PutRunning(r)
+			}
+			if got := l.View().IsSlow("c1", "team-a", after(tc.seconds)); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
 	}

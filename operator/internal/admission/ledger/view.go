@@ -43,6 +43,12 @@ func (v View) Without(uids []string) View {
 	return v
 }
 
+// WithoutStarts returns the view without what became of the workloads that clusters admitted. Commit accepts it like v.
+func (v View) WithoutStarts() View {
+	v.starts = nil
+	return v
+}
+
 // Enforced returns the view without what gates in mode Shadow would have sent somewhere. Commit accepts it like v.
 func (v View) Enforced() View {
 	if !v.hasShadows {

@@ -29,10 +29,7 @@ var (
 // knownFailures are the invariants that the gate is known to break, and why. A world that breaks only
 // these is counted and does not fail. TestKnownFailures fails when one of them holds.
 var knownFailures = map[world.Invariant]string{
-	world.NoVainReturn:      "what the worker ends within two minutes does not count against the cluster, as for a set with a component without quota",
-	world.NoVainKill:        "Kueue on the hub preempts before the gate decides",
-	world.TrueMessageInLine: "only the first of a line of equal workloads is decided, and the others keep the messages of their last decisions",
-	world.StartsWhereSent:   "the gate counts devices only: a pod may lack CPU, memory or a toleration",
+	world.NoVainKill: "Kueue on the hub preempts before the gate decides",
 }
 
 // TestRandomWorlds runs random worlds to their end. None may break an invariant.
