@@ -26,6 +26,9 @@ const (
 	// has decided whether the new one fits. False names a queue that preempts and whose quota does not
 	// exceed the devices of the gate's clusters, unless the gate decides first in all its LocalQueues.
 	ConditionPreemptionGated = "PreemptionGated"
+	// ConditionClustersStart: the gate's clusters start what they admit. False names those where workloads of a namespace,
+	// or of two, did not start since the last one that did.
+	ConditionClustersStart = "ClustersStart"
 )
 
 // Reasons of a PlacementGate's conditions that are False.
@@ -61,6 +64,8 @@ const (
 	ReasonNoDispatcher = "NoDispatcher"
 	// ReasonQuotaBelowDevices of PreemptionGated: the quota is used up before the devices are.
 	ReasonQuotaBelowDevices = "QuotaBelowDevices"
+	// ReasonClusterDoubted of ClustersStart: a cluster does not start what it admits.
+	ReasonClusterDoubted = "ClusterDoubted"
 )
 
 // ReasonDevicesNotMeasured of PreemptionGated, which is Unknown: no decision has measured all devices for which
@@ -95,6 +100,8 @@ const (
 	ReasonNoPreemption = "NoPreemption"
 	// ReasonQuotaAboveDevices of PreemptionGated: the quota of each queue that preempts exceeds the devices.
 	ReasonQuotaAboveDevices = "QuotaAboveDevices"
+	// ReasonStarting of ClustersStart: the gate doubts no cluster.
+	ReasonStarting = "Starting"
 )
 
 // Reasons of the condition Active of an AdmissionCheck that names a PlacementGate. If a gate

@@ -162,7 +162,7 @@ func (d *doctor) checkConditions(context.Context) ([]installation.Diagnosis, err
 }
 
 // diagnoseConditions returns a fault for each condition that is False, except Ready, which
-// sums up the others, those of mode Shadow, and Secure and PreemptionGated, which are warnings.
+// sums up the others, those of mode Shadow, and Secure, PreemptionGated and ClustersStart, which are warnings.
 // PreemptionGated that is Unknown was not checked. Without any of these it returns one diagnosis.
 func diagnoseConditions(subject string, conditions []metav1.Condition, fix string) []installation.Diagnosis {
 	var diagnoses []installation.Diagnosis
@@ -175,7 +175,7 @@ func diagnoseConditions(subject string, conditions []metav1.Condition, fix strin
 			d.Result = installation.ResultSkipped
 			diagnoses = append(diagnoses, d)
 		case c.Status != metav1.ConditionFalse || c.Type == v1alpha1.ConditionReady || c.Reason == v1alpha1.ReasonShadow:
-		case c.Type == v1alpha1.ConditionSecure || c.Type == v1alpha1.ConditionPreemptionGated:
+		case slices.Contains([]string{v1alpha1.ConditionSecure, v1alpha1.ConditionPreemptionGated, v1alpha1.ConditionClustersStart}, c.Type):
 			diagnoses = append(diagnoses, installation.Warn(subject, message, fix))
 		default:
 			diagnoses, hasFault = append(diagnoses, installation.Fault(subject, message, fix)), true

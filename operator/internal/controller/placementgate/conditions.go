@@ -31,6 +31,7 @@ func decideConditions(in *input, configured condition.Decision) []conditionDecis
 		{v1alpha1.ConditionMultipleCandidates, decideMultipleCandidates(in)},
 		{v1alpha1.ConditionDispatcherMatches, decideDispatcherMatches(in)},
 		{v1alpha1.ConditionPreemptionGated, decidePreemptionGated(in)},
+		{v1alpha1.ConditionClustersStart, decideClustersStart(in)},
 	}
 }
 
@@ -160,4 +161,18 @@ func decideDispatcherMatches(in *input) condition.Decision {
 	}
 	return condition.False(v1alpha1.ReasonNoDispatcher,
 		in.conflict+"; run the operator with --multikueue-dispatch=nominate, or set multiKueue.dispatcherName to one of Kueue's built-in dispatchers")
+}
+
+func decideClustersStart(in *input) condition.Decision {
+	var doubted []string
+	for _, c := range in.clusters {
+		if in.doubted[c.Name] {
+			doubted = append(doubted, c.Name)
+		}
+	}
+	if len(doubted) == 0 {
+		return condition.True(v1alpha1.ReasonStarting, "no cluster is doubted")
+	}
+	return condition.False(v1alpha1.ReasonClusterDoubted, "admitted workloads have not started, for at least one namespace, since the last one that did: "+strings.Join(doubted, ", ")+
+		"; workloads go elsewhere, or wait, and one at a time is sent there as a probe")
 }

@@ -1,12 +1,20 @@
 package placementgate
 
 import (
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
+	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
 	"plimsoll.dev/plimsoll/operator/internal/controller/condition"
+	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
 func TestDecideConditions(t *testing.T) {
@@ -76,4 +84,47 @@ func TestDecideConditions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A doubt of a cluster is a condition of the gates that use the cluster, with an event at each end.
+func TestDoubtIsReported(t *testing.T) {
+	clock := now
+	r, hub := newReconciler(t, &clock, interceptor.Funcs{}, healthyHub("c1", "c2")...)
+	recorder := events.NewFakeRecorder(100)
+	r.recorder = recorder
+	check := func(want metav1.ConditionStatus, event string) {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gpu"}}); err != nil {
+			t.Fatal(err)
+		}
+		g := newGate()
+		if err := hub.Get(t.Context(), client.ObjectKeyFromObject(g), g); err != nil {
+			t.Fatal(err)
+		}
+		if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionClustersStart); c.Status != want {
+			t.Errorf("ClustersStart is %s %q, want %s", c.Status, c.Message, want)
+		}
+		got := ""
+		for len(recorder.Events) > 0 {
+			if e := <-recorder.Events; strings.Contains(e, v1alpha1.ReasonClusterDoubted) || strings.Contains(e, v1alpha1.ReasonStarting) {
+				got = e
+			}
+		}
+		if !strings.HasPrefix(got, event) || event == "" && got != "" {
+			t.Errorf("event %q, want %q", got, event)
+		}
+	}
+	hangs := func(uid, cluster string) {
+		r.opts.Ledger.PutRunning(ledger.Running{UID: uid, Namespace: "team-a", Cluster: cluster, Since: now.Add(-timing.HangsAfter), ReportsPodsReady: true})
+	}
+	check(metav1.ConditionTrue, "")
+	hangs("x", "elsewhere")
+	hangs("y", "elsewhere")
+	check(metav1.ConditionTrue, "")
+	hangs("a", "c2")
+	hangs("b", "c2")
+	check(metav1.ConditionFalse, "Warning ClusterDoubted admitted workloads have not started, for at least one namespace, since the last one that did: c2;")
+	check(metav1.ConditionFalse, "")
+	r.opts.Ledger.PutRunning(ledger.Running{UID: "a", Namespace: "team-a", Cluster: "c2", Since: now.Add(-timing.HangsAfter), ReportsPodsReady: true, StartedAt: now})
+	check(metav1.ConditionTrue, "Normal Starting no cluster is doubted")
 }

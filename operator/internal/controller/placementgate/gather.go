@@ -44,8 +44,10 @@ type input struct {
 	// waiting is the number of workloads that hold quota and wait for the gate.
 	waiting int32
 	// holds are the clusters that the gate holds.
-	holds  []ledger.Hold
-	faults gatestate.QueryFaults
+	holds []ledger.Hold
+	// doubted are the clusters that do not start what they admit.
+	doubted map[string]bool
+	faults  gatestate.QueryFaults
 	// preempting are the quotas of the queues that preempt and have a check of the gate.
 	preempting []preemptingQuota
 }
@@ -60,6 +62,7 @@ func (r *Reconciler) gather(ctx context.Context, g *v1alpha1.PlacementGate) (*in
 		faults:    r.opts.Registry.QueryFaults(g.Name),
 		requested: r.opts.Registry.RequestedClusters(g.Name, r.opts.Now()),
 		holds:     r.opts.Ledger.View().HoldsOf(g.Name),
+		doubted:   r.opts.Ledger.View().Doubted(r.opts.Now()),
 	}
 	var err error
 	placement := client.ObjectKey{Namespace: g.Spec.PlacementRef.Namespace, Name: g.Spec.PlacementRef.Name}

@@ -57,11 +57,14 @@ func heldClusters(holds []ledger.Hold) []v1alpha1.HeldCluster {
 }
 
 // reportTransitions logs the conditions whose status or reason changed. A transition of
-// Ready also gets an event.
+// Ready or ClustersStart also gets an event.
 func (r *Reconciler) reportTransitions(ctx context.Context, g *v1alpha1.PlacementGate, before []metav1.Condition) {
 	for _, c := range condition.Transitions(before, g.Status.Conditions) {
 		if c.Type != v1alpha1.ConditionReady {
 			logTransition(ctx, g.Name, before, c)
+		}
+		if c.Type == v1alpha1.ConditionClustersStart {
+			r.sendTransition(g, c)
 		}
 	}
 	old, ready := meta.FindStatusCondition(before, v1alpha1.ConditionReady), meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady)
@@ -69,11 +72,16 @@ func (r *Reconciler) reportTransitions(ctx context.Context, g *v1alpha1.Placemen
 		return
 	}
 	logTransition(ctx, g.Name, before, *ready)
+	r.sendTransition(g, *ready)
+}
+
+// sendTransition sends the event of a transition.
+func (r *Reconciler) sendTransition(g *v1alpha1.PlacementGate, c metav1.Condition) {
 	eventType := corev1.EventTypeNormal
-	if ready.Status != metav1.ConditionTrue {
+	if c.Status != metav1.ConditionTrue {
 		eventType = corev1.EventTypeWarning
 	}
-	r.recorder.Eventf(g, nil, eventType, ready.Reason, "Decide", "%s", ready.Message)
+	r.recorder.Eventf(g, nil, eventType, c.Reason, "Decide", "%s", c.Message)
 }
 
 func logTransition(ctx context.Context, gateName string, before []metav1.Condition, c metav1.Condition) {
