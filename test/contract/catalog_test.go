@@ -111,7 +111,7 @@ var (
 	}
 )
 
-// cookbookMetrics are metrics of other programs that the cookbook reads: OpenCost, vLLM, kube-state-metrics with an
+// cookbookMetrics are metrics of other programs that the cookbook reads: OpenCost, Karpenter, vLLM, kube-state-metrics with an
 // allowlist of labels, and exporters that a platform team writes.
 var cookbookMetrics = map[string][]string{
 	"node_gpu_hourly_cost":                    {"node"},
@@ -122,6 +122,9 @@ var cookbookMetrics = map[string][]string{
 	"maintenance_start_timestamp_seconds":     {"window"},
 	"maintenance_end_timestamp_seconds":       {"window"},
 	"kube_pod_container_info":                 {"namespace", "pod", "uid", "container", "image", "image_spec", "image_id"},
+	"karpenter_nodepools_limit":               {"nodepool", "resource_type"},
+	"karpenter_nodepools_usage":               {"nodepool", "resource_type"},
+	"nodepool:devices_per_node:max":           {"nodepool", "resource", "model"},
 	"vllm:e2e_request_latency_seconds_bucket": {"le"},
 	"vllm:generation_tokens_total":            nil,
 	"vllm:num_requests_running":               nil,

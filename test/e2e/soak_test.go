@@ -32,14 +32,20 @@ const (
 	soakGrace = 19 * time.Minute
 	// soakLongestWait bounds the time for which a job has quota but is not admitted, faults included.
 	soakLongestWait = 6 * time.Minute
+	// soakPatience is the time after which the user of a job whose pods never start deletes it: the cluster is slow by then.
+	soakPatience = 3 * time.Minute
+	// soakSampleAge is the age up to which the gate trusts samples, and the time for which a misled job is on its way.
+	soakSampleAge = 2 * time.Minute
 )
 
 // soak is a run of TestSoak. It submits jobs, deactivates and deletes some of them or
 // their copies, and restarts programs of the fleet.
 type soak struct {
-	random    *rand.Rand
-	watcher   *fleet.JobWatcher
-	open      map[string]*openJob // by name
+	random  *rand.Rand
+	watcher *fleet.JobWatcher
+	open    map[string]*openJob // by name
+	// lies are the times in which the exporter of a node reported devices free that were not.
+	lies      []lie
 	submitted int
 	grown     map[string]bool // elastic jobs that were resized
 	count     map[string]int
@@ -49,25 +55,34 @@ type soak struct {
 	paused atomic.Bool
 }
 
+// lie of the exporter of a node; until includes the age of samples that the gate still trusts.
+type lie struct {
+	cluster     string
+	from, until time.Time
+}
+
 // openJob is a job that has neither finished nor been deleted.
 type openJob struct {
 	job fleet.Job
 	// activateAt is set while the job is deactivated.
 	activateAt time.Time
+	// deleteAt is when the user of a job whose pods never start gives it up.
+	deleteAt time.Time
 }
 
 // TestSoak submits JOBS jobs (default 1000) within SOAK minutes (default 40), with
 // faults that SEED determines (default random). One in ten jobs has several pods, which need
-// room together, and one in ten is elastic. High priorities preempt low ones, and the gate holds
-// clusters. The test fails if a job does not finish, waits with quota longer than soakLongestWait,
-// runs on two clusters at once, or is placed on a cluster where its pods are
-// unschedulable. TestMain checks all writes. What happens to the jobs is written to the file RECORD.
+// room together, one in ten is elastic, and the pods of one in thirty never start. High priorities preempt
+// low ones, and the gate holds clusters. The GPUs of one node are free, but it lacks CPU. The test fails if a job does not
+// finish, waits with quota longer than soakLongestWait, runs on two clusters at once, or is placed
+// on a cluster where its pods are unschedulable, unless an exporter there reported GPUs free that were not. TestMain checks all writes. What happens to the jobs is written to the file RECORD.
 func TestSoak(t *testing.T) {
 	minutes, jobs, seed := numberFromEnv(t, "SOAK", 40), int(numberFromEnv(t, "JOBS", 1000)), numberFromEnv(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("SEED=%d SOAK=%d JOBS=%d", seed, minutes, jobs)
 	ctx := testContext(t, time.Duration(minutes)*time.Minute+soakGrace+5*time.Minute)
 	createPriorities(ctx, t)
 	queue{name: "soak", hub: soakQuota, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
+	addNode(ctx, t, "cluster2", fleet.Node{Name: "cluster2-poor", Model: fleet.H100, GPUs: 8, CPU: "2"})
 	patchGate(ctx, t, `{"hold":{"afterSeconds":20}}`, `{"hold":null}`)
 	replicas := startTwoOperators(ctx, t, "--log-level=DEBUG", "--log-format=json") // for the record
 	watcher, err := lab.WatchJobs(ctx)
@@ -101,6 +116,7 @@ func TestSoak(t *testing.T) {
 		s.disturbJob(ctx)
 		s.activateJobs(ctx)
 		s.deleteFinished(ctx)
+		s.deleteHanging(ctx)
 		<-tick.C
 	}
 	stop()
@@ -113,6 +129,7 @@ func TestSoak(t *testing.T) {
 	await(last, t, "all jobs to finish", func(context.Context) error {
 		s.activateJobs(ctx)
 		s.deleteFinished(ctx)
+		s.deleteHanging(ctx)
 		s.deleteUnreported(ctx)
 		if len(s.open) > 0 {
 			return fmt.Errorf("open: %s", s.describe(ctx))
@@ -124,7 +141,7 @@ func TestSoak(t *testing.T) {
 func (s *soak) report(ctx context.Context, t *testing.T, began time.Time) {
 	t.Helper()
 	// Kueue resizes an elastic job on its cluster, whether it has room there or not.
-	misplaced := slices.DeleteFunc(s.watcher.Misplaced(), func(line string) bool { return s.grown[strings.Fields(line)[0]] })
+	misplaced := slices.DeleteFunc(s.watcher.Misplaced(), func(m fleet.Misplacement) bool { return s.grown[m.Job] || s.isMisled(m) })
 	doubleRuns, longest := s.watcher.DoubleRuns(), s.watcher.LongestWait()
 	held, err := lab.Hub.Kubectl(ctx, "", "get", "events", "-n", fleet.Namespace, "--field-selector=reason=ClusterHeld", "-o", "name")
 	if err != nil || held == "" {
@@ -136,12 +153,23 @@ func (s *soak) report(ctx context.Context, t *testing.T, began time.Time) {
 	for _, line := range doubleRuns {
 		t.Errorf("ran on two clusters: %s", line)
 	}
-	for _, line := range misplaced {
-		t.Errorf("unschedulable: %s", line)
+	for _, m := range misplaced {
+		t.Error(m)
 	}
 	if longest.Took > soakLongestWait {
 		t.Errorf("%s waited %s with quota, more than %s", longest.Job, longest.Took, soakLongestWait)
 	}
+}
+
+// isMisled reports whether an exporter had misled the gate to the cluster of a job.
+func (s *soak) isMisled(m fleet.Misplacement) bool {
+	misled := slices.ContainsFunc(s.lies, func(l lie) bool {
+		return l.cluster == m.Cluster && m.Since.After(l.from) && m.Since.Before(l.until)
+	})
+	if misled {
+		s.count["misled"]++
+	}
+	return misled
 }
 
 // numberFromEnv returns an environment variable as a positive number, or the default
@@ -168,6 +196,9 @@ func (s *soak) submitJobs(ctx context.Context) {
 			return
 		}
 		s.open[j.Name] = &openJob{job: j}
+		if j.Pull > 0 {
+			s.open[j.Name].deleteAt = time.Now().Add(soakPatience)
+		}
 		s.submitted++
 	}
 }
@@ -175,6 +206,11 @@ func (s *soak) submitJobs(ctx context.Context) {
 func (s *soak) newJob() fleet.Job {
 	j := fleet.Job{Name: fmt.Sprintf("soak-%d", s.submitted), Model: fleet.H100, Queue: "soak", Pods: 1, GPUs: []int{1, 1, 2, 4, 8}[s.random.IntN(5)],
 		Duration: time.Duration(2+s.random.IntN(12)) * time.Second, Priority: []string{"low", "low", "low", "high"}[s.random.IntN(4)]}
+	if s.random.IntN(30) == 0 {
+		j.GPUs, j.Pull = 1, time.Hour
+		s.count["never start"]++
+		return j
+	}
 	switch s.random.IntN(10) {
 	case 0: // only cluster1 has two nodes with eight
 		j.Pods = 2 + s.random.IntN(2)
@@ -275,6 +311,15 @@ func (s *soak) deleteFinished(ctx context.Context) {
 	}
 }
 
+// deleteHanging deletes jobs whose pods never start, as their user would.
+func (s *soak) deleteHanging(ctx context.Context) {
+	for name, j := range s.open {
+		if !j.deleteAt.IsZero() && time.Now().After(j.deleteAt) && lab.DeleteJob(ctx, name) == nil {
+			delete(s.open, name)
+		}
+	}
+}
+
 // deleteUnreported deletes jobs whose copies have all succeeded, on more than one cluster, and
 // counts them. Kueue 0.19.2 can't report their end:
 //  1. A worker is unreachable, and the job is sent to another one.
@@ -330,6 +375,12 @@ var outages = []struct {
 // returns.
 func (s *soak) injectFaults(ctx context.Context, t *testing.T, random *rand.Rand) error {
 	for pause(ctx, time.Duration(3+random.IntN(9))*time.Second) {
+		if random.IntN(len(outages)+1) == 0 {
+			if err := s.lie(ctx, t, random); err != nil {
+				return err
+			}
+			continue
+		}
 		o := outages[random.IntN(len(outages))]
 		sig := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}[random.IntN(2)]
 		down := time.Duration(1+random.IntN(o.seconds)) * time.Second
@@ -340,6 +391,21 @@ func (s *soak) injectFaults(ctx context.Context, t *testing.T, random *rand.Rand
 		s.faults.Add(1)
 	}
 	return nil
+}
+
+// lie makes an exporter report devices free that are not, for a while.
+func (s *soak) lie(ctx context.Context, t *testing.T, random *rand.Rand) error {
+	cluster := []string{"cluster1", "cluster2"}[random.IntN(2)]
+	node, lasts := cluster+"-gpu0", time.Duration(5+random.IntN(20))*time.Second
+	t.Logf("fault: the exporter of %s reports all devices free for %s", node, lasts)
+	if err := lab.HidePods(node, true); err != nil {
+		return err
+	}
+	from := time.Now()
+	pause(ctx, lasts)
+	s.lies = append(s.lies, lie{cluster: cluster, from: from, until: time.Now().Add(soakSampleAge)})
+	s.faults.Add(1)
+	return lab.HidePods(node, false)
 }
 
 // restart ends a program and starts it again after down.

@@ -58,6 +58,18 @@ func (f *Fleet) SetIdle(node string, idle bool) error {
 	})
 }
 
+// HidePods makes the exporter of a node report all devices free, whatever pods hold them, or ends that.
+func (f *Fleet) HidePods(node string, hides bool) error {
+	s := f.node(node)
+	if s == nil {
+		return fmt.Errorf("the lab has no node %q", node)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hides = hides
+	return nil
+}
+
 // ConnectDevices makes the NVSwitches of a node connect only its first n devices, as after failures
 // of NVLinks.
 func (f *Fleet) ConnectDevices(node string, n int) error {

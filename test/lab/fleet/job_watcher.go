@@ -25,15 +25,26 @@ const UnschedulableFor = 10 * time.Second
 type JobWatcher struct {
 	fleet *Fleet
 
-	mu                 sync.Mutex
-	workloads          map[string]*kueue.Workload          // by job
-	pods               map[string]map[types.UID]runningPod // by job
-	unschedulableSince map[types.UID]time.Time             // by pod
-	copies             map[types.UID]bool
-	doubleRuns         []string
-	misplaced          []string
-	waitingSince       map[string]time.Time // by job
-	longestWait        Wait
+	mu            sync.Mutex
+	workloads     map[string]*kueue.Workload          // by job
+	pods          map[string]map[types.UID]runningPod // by job
+	unschedulable map[types.UID]Misplacement          // by pod
+	copies        map[types.UID]bool
+	doubleRuns    []string
+	misplaced     []Misplacement
+	waitingSince  map[string]time.Time // by job
+	longestWait   Wait
+}
+
+// Misplacement is a job with a pod that was unschedulable on its cluster. Took is zero if it still is.
+type Misplacement struct {
+	Job, Cluster string
+	Since        time.Time
+	Took         time.Duration
+}
+
+func (m Misplacement) String() string {
+	return fmt.Sprintf("%s was unschedulable on %s for %s from %s", m.Job, m.Cluster, m.Took.Round(time.Second), m.Since.Format(time.TimeOnly))
 }
 
 // Wait is a time for which an active job had no admitted Workload.
@@ -50,7 +61,7 @@ type runningPod struct{ cluster, name string }
 // WatchJobs watches the jobs of the fleet until ctx ends.
 func (f *Fleet) WatchJobs(ctx context.Context) (*JobWatcher, error) {
 	w := &JobWatcher{fleet: f, workloads: map[string]*kueue.Workload{}, pods: map[string]map[types.UID]runningPod{},
-		unschedulableSince: map[types.UID]time.Time{}, copies: map[types.UID]bool{}, waitingSince: map[string]time.Time{}}
+		unschedulable: map[types.UID]Misplacement{}, copies: map[types.UID]bool{}, waitingSince: map[string]time.Time{}}
 	if err := f.Hub.watch(ctx, &kueue.Workload{}, w.recordWorkload); err != nil {
 		return nil, err
 	}
@@ -196,14 +207,14 @@ func (w *JobWatcher) recordScheduling(cluster, job string, pod *corev1.Pod, dele
 	unschedulable := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 	})
-	since, known := w.unschedulableSince[pod.UID]
+	m, known := w.unschedulable[pod.UID]
 	switch {
 	case unschedulable && !deleted && !known:
-		w.unschedulableSince[pod.UID] = time.Now()
+		w.unschedulable[pod.UID] = Misplacement{Job: job, Cluster: cluster, Since: time.Now()}
 	case known && (deleted || !unschedulable):
-		delete(w.unschedulableSince, pod.UID)
-		if took := time.Since(since); took > UnschedulableFor {
-			w.misplaced = append(w.misplaced, fmt.Sprintf("%s was unschedulable on %s for %s from %s", job, cluster, took.Round(time.Second), since.Format("15:04:05")))
+		delete(w.unschedulable, pod.UID)
+		if m.Took = time.Since(m.Since); m.Took > UnschedulableFor {
+			w.misplaced = append(w.misplaced, m)
 		}
 	}
 }
@@ -248,15 +259,15 @@ func (w *JobWatcher) DoubleRuns() []string {
 	return slices.Clone(w.doubleRuns)
 }
 
-// Misplaced describes the jobs whose pods were unschedulable on their cluster for
+// Misplaced returns the jobs whose pods were unschedulable on their cluster for
 // longer than UnschedulableFor, or still are.
-func (w *JobWatcher) Misplaced() []string {
+func (w *JobWatcher) Misplaced() []Misplacement {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := slices.Clone(w.misplaced)
-	for uid, since := range w.unschedulableSince {
-		if time.Since(since) > UnschedulableFor {
-			all = append(all, fmt.Sprintf("pod %s is unschedulable since %s", uid, since.Format("15:04:05")))
+	for _, m := range w.unschedulable {
+		if time.Since(m.Since) > UnschedulableFor {
+			all = append(all, m)
 		}
 	}
 	return all

@@ -32,6 +32,7 @@ type Job struct {
 	GPUs     int           // or TPU chips, per pod
 	Pods     int           // default 1
 	Duration time.Duration // run time of each pod; default 1 hour
+	Pull     time.Duration // time for which a pod is on its node and not ready
 	Queue    string        // LocalQueue; default Queue
 	Priority string        // WorkloadPriorityClass; default none
 	Elastic  bool          // the number of pods may change while the job runs
@@ -69,6 +70,9 @@ func (j Job) Object() *batchv1.Job {
 	annotations := map[string]string{}
 	if j.Duration > 0 {
 		annotations["pod-complete.stage.kwok.x-k8s.io/delay"] = j.Duration.String()
+	}
+	if j.Pull > 0 {
+		annotations["pod-ready.stage.kwok.x-k8s.io/delay"] = j.Pull.String()
 	}
 	requests := corev1.ResourceList{
 		cmp.Or(j.Resource, j.Model.resource()): *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),

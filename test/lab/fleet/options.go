@@ -52,6 +52,8 @@ type Node struct {
 	Name  string
 	Model GPUModel
 	GPUs  int // or TPU chips
+	// CPU of the node. Default 128.
+	CPU string
 	// Replicas is the number of pods that share each GPU by time-slicing. The node then offers
 	// SharedGPUResource. 0: a pod holds whole GPUs.
 	Replicas int

@@ -73,6 +73,7 @@ type simulatedNode struct {
 	hami          bool
 
 	mu    sync.Mutex
+	hides bool // pods from the exporter
 	state simState
 	pods  map[types.UID]*devicePod
 	order []types.UID // of pods, in the order of their binding
@@ -260,6 +261,9 @@ func (s *simulatedNode) List(context.Context, *podresources.ListPodResourcesRequ
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	response := &podresources.ListPodResourcesResponse{}
+	if s.hides {
+		return response, nil
+	}
 	for _, uid := range s.order {
 		response.PodResources = append(response.PodResources, s.pods[uid].resources(s.resource))
 	}
