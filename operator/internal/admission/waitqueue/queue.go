@@ -251,7 +251,7 @@ func (q *Queue) StartWakeUps() {
 		g := q.gates[name]
 		g.summary.Since = g.oldestWait()
 		q.registry.SetWaiting(name, g.summary)
-		for _, l := range g.lines { // aging changes who is first
+		for _, l := range g.byRank(now) { // aging changes who is first
 			q.noteHead(l)
 		}
 		if due := q.dueDevices(name, g, now); !due.isEmpty() {
