@@ -173,6 +173,6 @@ func decideClustersStart(in *input) condition.Decision {
 	if len(doubted) == 0 {
 		return condition.True(v1alpha1.ReasonStarting, "no cluster is doubted")
 	}
-	return condition.False(v1alpha1.ReasonClusterDoubted, "admitted workloads have not started, for at least one namespace, since the last one that did: "+strings.Join(doubted, ", ")+
-		"; workloads go elsewhere, or wait, and one at a time is sent there as a probe")
+	return condition.False(v1alpha1.ReasonClusterDoubted, "clusters that did not start the last workloads of at least one namespace: "+strings.Join(doubted, ", ")+
+		"; such workloads go elsewhere or wait, and one at a time is sent there as a probe; kubectl get events -A --field-selector reason=NotStarted lists those that failed")
 }

@@ -123,7 +123,7 @@ func TestDoubtIsReported(t *testing.T) {
 	check(metav1.ConditionTrue, "")
 	hangs("a", "c2")
 	hangs("b", "c2")
-	check(metav1.ConditionFalse, "Warning ClusterDoubted admitted workloads have not started, for at least one namespace, since the last one that did: c2;")
+	check(metav1.ConditionFalse, "Warning ClusterDoubted clusters that did not start the last workloads of at least one namespace: c2;")
 	check(metav1.ConditionFalse, "")
 	r.opts.Ledger.PutRunning(ledger.Running{UID: "a", Namespace: "team-a", Cluster: "c2", Since: now.Add(-timing.HangsAfter), ReportsPodsReady: true, StartedAt: now})
 	check(metav1.ConditionTrue, "Normal Starting no cluster is doubted")
