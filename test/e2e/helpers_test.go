@@ -364,3 +364,12 @@ func stripServerFields(t *testing.T, object string) string {
 	}
 	return string(out)
 }
+
+// addNode adds a node to a worker until the end of the test.
+func addNode(ctx context.Context, t *testing.T, cluster string, n fleet.Node) {
+	t.Helper()
+	t.Cleanup(func() { cleanUp(t, func(ctx context.Context) error { return lab.RemoveNode(ctx, cluster, n.Name) }) })
+	if err := lab.AddNode(ctx, cluster, n); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -108,15 +108,6 @@ func packedJob(name string) fleet.Job {
 	return fleet.Job{Name: name, Model: fleet.H100, GPUs: 1, Resource: fleet.SharedGPUResource, Queue: fleet.PackingQueue.Name}
 }
 
-// addNode adds a node to a worker until the end of the test.
-func addNode(ctx context.Context, t *testing.T, cluster string, n fleet.Node) {
-	t.Helper()
-	t.Cleanup(func() { cleanUp(t, func(ctx context.Context) error { return lab.RemoveNode(ctx, cluster, n.Name) }) })
-	if err := lab.AddNode(ctx, cluster, n); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // createProfile creates the profile of a job that uses this utilization of H100 GPUs, in percent,
 // until the end of the test.
 func createProfile(ctx context.Context, t *testing.T, name string, percent int64) {
