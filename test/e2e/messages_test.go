@@ -50,14 +50,6 @@ func messageNever(gpus int, model fleet.GPUModel) string {
 	return fmt.Sprintf("can never start here: no node holds a pod of %d %s", gpus, model.Label)
 }
 
-func messageNoFit(gpus int, model fleet.GPUModel, best string, free int) string {
-	return fmt.Sprintf("no cluster has room for 1 pod of %d %s by the gate's query fit: best is %s with %d free on one node", gpus, model.Label, best, free)
-}
-
-func messageLacks(cluster, object string) string { return cluster + " does not have " + object }
-
-func messageNotConnected(cluster string) string { return cluster + " is not connected by Kueue" }
-
 // Output of kubectl-plimsoll.
 const (
 	outputTotalScore       = "fleet/total="

@@ -58,29 +58,3 @@ func TestScoreChangeKeepsRunningJob(t *testing.T) {
 	}
 	checkStillRuns(ctx, t, "steady", old)
 }
-
-func TestDeadExportersEvictNothing(t *testing.T) {
-	ctx := testContext(t, 5*time.Minute)
-	submit(ctx, t, fleet.Job{Name: "survivor", Model: fleet.H100, GPUs: 1})
-	silent := awaitRunning(ctx, t, "survivor")
-	if err := lab.KillExporters(silent); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.StartExporters(context.Background(), silent); err != nil {
-			t.Error(err)
-		}
-	})
-	await(ctx, t, "the score of "+silent+" to become the worst", func(ctx context.Context) error {
-		scores, err := lab.Scores(ctx, "fleet", silent)
-		if err == nil && scores["total"] != -100 {
-			err = fmt.Errorf("scores %v", scores)
-		}
-		return err
-	})
-	submit(ctx, t, fleet.Job{Name: "elsewhere", Model: fleet.H100, GPUs: 1})
-	if got := awaitRunning(ctx, t, "elsewhere"); got == silent {
-		t.Fatalf("elsewhere runs on %s, which has no fresh metrics", got)
-	}
-	checkStillRuns(ctx, t, "survivor", silent)
-}

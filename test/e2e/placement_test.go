@@ -5,36 +5,11 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 )
-
-// cluster2 has the most H100 GPUs, but no node with 8 of them.
-func TestWholeNodeJobsGoToClustersWithWholeNodes(t *testing.T) {
-	ctx := testContext(t, 5*time.Minute)
-	cordon(ctx, t, "cluster1", "cluster1-gpu0")
-	cordon(ctx, t, "cluster1", "cluster1-gpu1")
-	awaitFreeDevices(ctx, t, "cluster1", fleet.H100, 0)
-	awaitFreeDevices(ctx, t, "cluster3", fleet.H100, 8)
-
-	submit(ctx, t, fleet.Job{Name: "eight-first", Model: fleet.H100, GPUs: 8})
-	if got := awaitRunning(ctx, t, "eight-first"); got != "cluster3" {
-		t.Fatalf("eight-first runs on %s, want cluster3, the only cluster with 8 free GPUs on one node", got)
-	}
-	submit(ctx, t, fleet.Job{Name: "eight-second", Model: fleet.H100, GPUs: 8})
-	awaitWaiting(ctx, t, "eight-second", messageBestHasSix)
-
-	if err := lab.SetUnschedulable(ctx, "cluster1", "cluster1-gpu0", false); err != nil {
-		t.Fatal(err)
-	}
-	if got := awaitRunning(ctx, t, "eight-second"); got != "cluster1" {
-		t.Fatalf("eight-second runs on %s, want cluster1, whose node was uncordoned", got)
-	}
-	checkStillRuns(ctx, t, "eight-first", "cluster3")
-}
 
 // Two clusters have room for 5 jobs each. Without the ledger of in-flight
 // reservations, most jobs would go to the same cluster.
@@ -57,30 +32,6 @@ func TestBurstFillsTwoClustersEvenly(t *testing.T) {
 	}
 	if count["cluster1"] != 5 || count["cluster2"] != 5 {
 		t.Fatalf("the burst went to %v, want 5 on cluster1 and 5 on cluster2", count)
-	}
-}
-
-func TestOperatorIsKilledDuringBurst(t *testing.T) {
-	ctx := testContext(t, 5*time.Minute)
-	const jobs = 6
-	for i := range jobs {
-		submit(ctx, t, fleet.Job{Name: fmt.Sprintf("kill-%d", i), Model: fleet.H100, GPUs: 2})
-		if i == jobs/2 {
-			if err := lab.Programs().End("plimsoll-operator", syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := lab.Programs().Restart(ctx, "plimsoll-operator"); err != nil {
-		t.Fatal(err)
-	}
-	at := map[string]string{}
-	for i := range jobs {
-		name := fmt.Sprintf("kill-%d", i)
-		at[name] = awaitRunning(ctx, t, name)
-	}
-	for name, cluster := range at {
-		checkStillRuns(ctx, t, name, cluster)
 	}
 }
 

@@ -28,15 +28,6 @@ func (q queue) create(ctx context.Context, t *testing.T) {
 	}
 }
 
-// createGatedQueue creates a queue with a sample gate, until the end of the test.
-func createGatedQueue(ctx context.Context, t *testing.T, q fleet.GatedQueue) {
-	t.Helper()
-	t.Cleanup(func() { cleanUp(t, func(ctx context.Context) error { return lab.DeleteGatedQueue(ctx, q) }) })
-	if err := lab.CreateGatedQueue(ctx, q); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // createPriorities creates the priorities high and low, on hub and workers.
 func createPriorities(ctx context.Context, t *testing.T) {
 	t.Helper()

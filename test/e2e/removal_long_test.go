@@ -26,8 +26,8 @@ import (
 // Jobs of TestUpgradeAndRemovalUnderLoad. No node has the devices for a waiting one. The first
 // waiting ones hold the rest of the hub's quota and wait at the gate, the others wait for quota.
 const (
-	runningJobs   = 40
-	waitingJobs   = 50
+	runningJobs   = 24
+	waitingJobs   = 20
 	waitingAtGate = 8
 )
 

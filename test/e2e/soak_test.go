@@ -82,7 +82,7 @@ func TestSoak(t *testing.T) {
 	ctx := testContext(t, time.Duration(minutes)*time.Minute+soakGrace+5*time.Minute)
 	createPriorities(ctx, t)
 	queue{name: "soak", hub: soakQuota, worker: 256, checks: []string{"plimsoll", "multikueue"}, preempt: true}.create(ctx, t)
-	addNode(ctx, t, "cluster3", fleet.Node{Name: "cluster3-poor", Model: fleet.H100, GPUs: 8, CPU: "2"})
+	addNode(ctx, t, "cluster3", fleet.Node{Name: "cluster3-poor", Model: fleet.H100, GPUs: 8, CPU: 2})
 	patchGate(ctx, t, `{"hold":{"afterSeconds":20}}`, `{"hold":null}`)
 	replicas := startTwoOperators(ctx, t, "--log-level=DEBUG", "--log-format=json") // for the record
 	watcher, err := lab.WatchJobs(ctx)

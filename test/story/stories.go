@@ -11,6 +11,8 @@ var All = []Story{
 	{"burst", "12 small jobs at once fill several clusters, each job runs once", burst},
 	{"whole-nodes", "jobs go only where a whole node is free, and the others wait and say why", wholeNodes},
 	{"gpu-lost", "a node with a lost GPU gets no job for the whole node, until the GPU is back", gpuLost},
+	{"cpu-poor", "idle GPUs of nodes without free CPU draw no job, and the message names the CPU", cpuPoor},
+	{"forged-exporter", "an exporter that claims a million free GPUs draws one job, which its node could hold, and none while another cluster has room", forgedExporter},
 	{"exporters-gone", "a cluster without fresh metrics gets no jobs and keeps those that it has", exportersGone},
 	{"worker-unreachable", "a cluster that Kueue can't reach gets no jobs and keeps those that it has", workerUnreachable},
 	{"big-job", "a big job waits behind small ones and starts when they end", bigJob},
@@ -29,7 +31,7 @@ func burst(s *Script) string {
 	for i := range jobs {
 		count[s.Running(name(i))]++
 	}
-	s.Require(len(count) > 1, "all jobs run on one cluster: %v", count)
+	Require(len(count) > 1, "all jobs run on one cluster: %v", count)
 	var parts []string
 	for _, cluster := range []string{"cluster1", "cluster2", "cluster3"} {
 		parts = append(parts, fmt.Sprintf("%d on %s", count[cluster], cluster))
@@ -42,7 +44,7 @@ func wholeNodes(s *Script) string {
 	for i := range 3 {
 		name := fmt.Sprintf("whole-%d", i+1)
 		cluster := s.Start(Job{Name: name, Model: H100, Devices: 8})
-		s.Require(cluster != "cluster2", "%s runs on cluster2, which has no node with 8 H100 GPUs", name)
+		Require(cluster != "cluster2", "%s runs on cluster2, which has no node with 8 H100 GPUs", name)
 		if i == 0 {
 			first = cluster
 		}
@@ -51,49 +53,97 @@ func wholeNodes(s *Script) string {
 	s.Waits("whole-4", "best is cluster2 with 6")
 	s.Deletes("whole-1")
 	cluster := s.Running("whole-4")
-	s.Require(cluster == first, "whole-4 runs on %s, although only %s has a whole node free", cluster, first)
+	Require(cluster == first, "whole-4 runs on %s, although only %s has a whole node free", cluster, first)
 	return fmt.Sprintf("3 jobs filled the whole nodes, the 4th started on %s when a job ended there", cluster)
 }
 
 func gpuLost(s *Script) string {
-	must(s.SetDeviceLost("cluster3", H100, true))
+	Must(s.SetDeviceLost("cluster3", H100, true))
 	s.Log("a GPU of cluster3 is lost")
-	must(s.AwaitFree("cluster3", H100, 7))
+	Must(s.AwaitFree("cluster3", H100, 7))
 	for i := range 2 {
 		name := fmt.Sprintf("lost-%d", i+1)
 		cluster := s.Start(Job{Name: name, Model: H100, Devices: 8})
-		s.Require(cluster == "cluster1", "%s runs on %s, although only cluster1 has nodes with 8 healthy H100 GPUs", name, cluster)
+		Require(cluster == "cluster1", "%s runs on %s, although only cluster1 has nodes with 8 healthy H100 GPUs", name, cluster)
 	}
 	s.Submits(Job{Name: "lost-3", Model: H100, Devices: 8})
 	s.Waits("lost-3", "best is cluster3 with 7")
-	must(s.SetDeviceLost("cluster3", H100, false))
+	Must(s.SetDeviceLost("cluster3", H100, false))
 	s.Log("the GPU of cluster3 is back")
 	cluster := s.Running("lost-3")
-	s.Require(cluster == "cluster3", "lost-3 runs on %s, not on cluster3", cluster)
+	Require(cluster == "cluster3", "lost-3 runs on %s, not on cluster3", cluster)
 	return "no job went to the node with 7 of 8 GPUs; lost-3 started there when the GPU was back"
+}
+
+func cpuPoor(s *Script) string {
+	const others = 6 // jobs of 4 H100s fit on cluster2 and cluster3
+	Must(s.SetCPUTaken("cluster1", H100, true))
+	s.Log("the nodes of cluster1 with H100 GPUs have one free core each, and 16 free GPUs")
+	for i := range others {
+		name := fmt.Sprintf("starts-%d", i+1)
+		cluster := s.Start(Job{Name: name, Model: H100, Devices: 4})
+		Require(cluster != "cluster1", "%s runs on cluster1, whose nodes have no free CPU", name)
+	}
+	s.Submits(Job{Name: "late", Model: H100, Devices: 4})
+	s.Waits("late", "CPU")
+	Must(s.SetCPUTaken("cluster1", H100, false))
+	s.Log("the CPU of cluster1 is free")
+	cluster := s.Running("late")
+	Require(cluster == "cluster1", "late runs on %s, although only cluster1 has free GPUs", cluster)
+	return fmt.Sprintf("%d jobs went elsewhere, and the next one started on cluster1 when its nodes had CPU", others)
+}
+
+func forgedExporter(s *Script) string {
+	holder := ""
+	for i := range 3 { // fill the nodes with 8 H100s
+		name := fmt.Sprintf("holds-%d", i+1)
+		if s.Start(Job{Name: name, Model: H100, Devices: 8}) == "cluster3" {
+			holder = name
+		}
+	}
+	Must(s.AwaitFree("cluster3", H100, 0))
+	Must(s.SetForged("cluster3", H100, true))
+	Must(s.AwaitFree("cluster3", H100, 8))
+	s.Log("an exporter of cluster3 claims a million free H100s; 8 count, which is what its node has, and %s holds them", holder)
+	for i := range 3 {
+		name := fmt.Sprintf("small-%d", i+1)
+		cluster := s.Start(Job{Name: name, Model: H100, Devices: 4})
+		Require(cluster == "cluster2", "%s runs on %s, although cluster2 has devices that kube-state-metrics confirms", name, cluster)
+	}
+	s.Submits(Job{Name: "drawn", Model: H100, Devices: 8})
+	s.Submits(Job{Name: "not-drawn", Model: H100, Devices: 8})
+	s.Waits("not-drawn", "no cluster has")
+	Must(s.SetForged("cluster3", H100, false))
+	Must(s.AwaitFree("cluster3", H100, 0))
+	s.Deletes(holder)
+	cluster := s.Running("drawn")
+	Require(cluster == "cluster3", "drawn runs on %s, not on cluster3", cluster)
+	return "jobs went elsewhere while others had room, then one was sent to the claimed devices; it started there when they were free"
 }
 
 func exportersGone(s *Script) string {
 	silent := s.Start(Job{Name: "stays", Model: H100, Devices: 1})
-	must(s.SetMetrics(silent, false))
+	Must(s.SetMetrics(silent, false))
 	s.Log("the exporters of %s are gone, and its score shows it", silent)
 	cluster := s.Start(Job{Name: "elsewhere", Model: H100, Devices: 1})
-	s.Require(cluster != silent, "elsewhere runs on %s, which has no fresh metrics", cluster)
+	Require(cluster != silent, "elsewhere runs on %s, which has no fresh metrics", cluster)
 	s.StaysOn("stays", silent)
 	return fmt.Sprintf("the score of %s fell, a new job went to %s, and the old one runs on", silent, cluster)
 }
 
 func workerUnreachable(s *Script) string {
 	lost := s.Start(Job{Name: "cut-off", Model: H100, Devices: 1})
-	must(s.SetConnected(lost, false))
+	Must(s.SetConnected(lost, false))
 	s.Log("the hub's Kueue has no connection to %s", lost)
 	for i := range 3 {
 		name := fmt.Sprintf("reached-%d", i+1)
 		cluster := s.Start(Job{Name: name, Model: H100, Devices: 1})
-		s.Require(cluster != lost, "%s runs on %s, which Kueue can't reach", name, lost)
+		Require(cluster != lost, "%s runs on %s, which Kueue can't reach", name, lost)
 	}
+	s.Submits(Job{Name: "large", Model: H100, Devices: 16})
+	s.Waits("large", lost+" is not connected by Kueue")
 	s.StaysOn("cut-off", lost)
-	must(s.SetConnected(lost, true))
+	Must(s.SetConnected(lost, true))
 	s.StaysOn("cut-off", lost)
 	return fmt.Sprintf("3 new jobs avoided %s, and its job ran on", lost)
 }
@@ -101,7 +151,7 @@ func workerUnreachable(s *Script) string {
 func bigJob(s *Script) string {
 	const small = 6 // 12 of the 12 L4 GPUs: 4 on cluster1, 8 on cluster3
 	name := func(i int) string { return fmt.Sprintf("small-%d", i+1) }
-	must(s.AwaitFree("", L4, 2*small))
+	Must(s.AwaitFree("", L4, 2*small))
 	for i := range small {
 		s.Submits(Job{Name: name(i), Model: L4, Devices: 2})
 	}
@@ -114,17 +164,17 @@ func bigJob(s *Script) string {
 		s.Deletes(name(i))
 	}
 	cluster := s.Running("big")
-	s.Require(cluster == "cluster3", "big runs on %s, which has no node with 8 L4 GPUs", cluster)
+	Require(cluster == "cluster3", "big runs on %s, which has no node with 8 L4 GPUs", cluster)
 	return fmt.Sprintf("big waited for the small jobs and started on %s", cluster)
 }
 
 func preemption(s *Script) string {
-	must(s.CreateQueue("preempting", 8)) // quota for one job
+	Must(s.CreateQueue("preempting", 8)) // quota for one job
 	first := s.Start(Job{Name: "low", Model: H100, Devices: 8, Queue: "preempting"})
 	s.Submits(Job{Name: "high", Model: H100, Devices: 8, Queue: "preempting", High: true, Duration: 5 * time.Second})
-	must(s.AwaitNowhere("low"))
+	Must(s.AwaitNowhere("low"))
 	s.Log("low is preempted")
-	must(s.AwaitFinished("high"))
+	Must(s.AwaitFinished("high"))
 	s.Log("high has finished")
 	second := s.Running("low")
 	return fmt.Sprintf("high took the quota of low, which had run on %s; after high finished, low started on %s", first, second)
@@ -132,12 +182,12 @@ func preemption(s *Script) string {
 
 func operatorGone(s *Script) string {
 	cluster := s.Start(Job{Name: "runs-on", Model: H100, Devices: 1})
-	must(s.SetOperator(false))
+	Must(s.SetOperator(false))
 	s.Log("the operator is killed")
 	s.Submits(Job{Name: "later", Model: H100, Devices: 1})
-	must(s.AwaitQuota("later"))
+	Must(s.AwaitQuota("later"))
 	s.StaysOn("runs-on", cluster)
-	must(s.SetOperator(true))
+	Must(s.SetOperator(true))
 	s.Log("the operator is back")
 	later := s.Running("later")
 	s.StaysOn("runs-on", cluster)
@@ -146,17 +196,19 @@ func operatorGone(s *Script) string {
 
 func prerequisite(s *Script) string {
 	for _, secret := range []struct{ cluster, name string }{{"cluster1", "other"}, {"cluster2", "other"}, {"cluster3", "dataset"}} {
-		must(s.CreateSecret(secret.cluster, secret.name))
+		Must(s.CreateSecret(secret.cluster, secret.name))
 	}
 	s.Log("the Secret dataset exists on cluster3 only")
-	must(s.RequireSecrets())
+	Must(s.RequireSecrets())
 	cluster := s.Start(Job{Name: "reads-dataset", Model: H100, Devices: 1, Secret: "dataset"})
-	s.Require(cluster == "cluster3", "reads-dataset runs on %s, which does not have its Secret", cluster)
+	Require(cluster == "cluster3", "reads-dataset runs on %s, which does not have its Secret", cluster)
 	s.Submits(Job{Name: "reads-token", Model: H100, Devices: 1, Secret: "token"})
-	s.Waits("reads-token", "cluster2 does not have Secret token")
-	must(s.CreateSecret("cluster2", "token"))
+	for _, c := range Fleet {
+		s.Waits("reads-token", c.Name+" does not have Secret token")
+	}
+	Must(s.CreateSecret("cluster2", "token"))
 	s.Log("the Secret token exists on cluster2")
 	cluster = s.Running("reads-token")
-	s.Require(cluster == "cluster2", "reads-token runs on %s, which does not have its Secret", cluster)
+	Require(cluster == "cluster2", "reads-token runs on %s, which does not have its Secret", cluster)
 	return "each job went to the only cluster with its Secret, and waited until there was one"
 }

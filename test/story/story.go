@@ -84,6 +84,11 @@ type Stage interface {
 	AwaitFree(cluster string, model Model, devices int) error
 	// SetDeviceLost makes the first device of the first node of a model unusable, or usable again.
 	SetDeviceLost(cluster string, model Model, lost bool) error
+	// SetCPUTaken lets pods outside of Kueue's queues take the CPU of the nodes of a model, but one core each, or ends that,
+	// and waits until the metrics show it.
+	SetCPUTaken(cluster string, model Model, taken bool) error
+	// SetForged lets an exporter of the cluster claim a million free devices of a model for its node, or ends that.
+	SetForged(cluster string, model Model, forged bool) error
 	// SetMetrics stops or starts the exporters of a cluster, and waits until its score shows it.
 	SetMetrics(cluster string, on bool) error
 	// SetConnected ends or restores the connection of the hub's Kueue to a cluster.
@@ -98,11 +103,29 @@ type Stage interface {
 	CreateQueue(name string, devices int) error
 }
 
-// failure ends a story.
+// NodesWithCPU returns a query for the number of a cluster's nodes with more than one free core, and what it returns after
+// SetCPUTaken.
+func NodesWithCPU(cluster string, model Model, taken bool) (expr string, want int) {
+	for _, c := range Fleet {
+		for _, n := range c.Nodes {
+			if c.Name == cluster && (n.Model != model || !taken) {
+				want += n.Nodes
+			}
+		}
+	}
+	return fmt.Sprintf(`count(node:kube_unrequested:placeable{cluster=%q,resource="cpu"} > 1)`, cluster), want
+}
+
+// failure ends a script.
 type failure struct{ err error }
 
 // Run plays a scenario on a stage and returns a sentence about the outcome.
 func (s Story) Run(stage Stage) (outcome string, err error) {
+	return Play(func() string { return s.Play(&Script{stage}) })
+}
+
+// Play runs a script, which Must and Require may end, and returns its sentence about the outcome.
+func Play(script func() string) (outcome string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			f, ok := cause.(failure)
@@ -112,7 +135,7 @@ func (s Story) Run(stage Stage) (outcome string, err error) {
 			err = f.err
 		}
 	}()
-	return s.Play(&Script{stage}), nil
+	return script(), nil
 }
 
 // Find returns the scenario of a name.
@@ -128,16 +151,17 @@ func Find(name string) (Story, bool) {
 // Script is a stage for stories: a method that fails ends the story.
 type Script struct{ Stage }
 
-func must(err error) {
+// Must ends the script with an error; nil = it goes on.
+func Must(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// Require ends the story with an error unless the condition holds.
-func (s *Script) Require(holds bool, format string, args ...any) {
+// Require ends the script with an error unless the condition holds.
+func Require(holds bool, format string, args ...any) {
 	if !holds {
-		panic(failure{fmt.Errorf(format, args...)})
+		Must(fmt.Errorf(format, args...))
 	}
 }
 
@@ -148,24 +172,24 @@ func (s *Script) Start(j Job) string {
 }
 
 // Submits submits a job.
-func (s *Script) Submits(j Job) { must(s.Submit(j)) }
+func (s *Script) Submits(j Job) { Must(s.Submit(j)) }
 
 // Running waits until a job runs.
 func (s *Script) Running(job string) string {
 	cluster, err := s.AwaitRunning(job)
-	must(err)
+	Must(err)
 	return cluster
 }
 
 // Waits waits until the gate lets a job wait with a message.
-func (s *Script) Waits(job, message string) { must(s.AwaitWaiting(job, message)) }
+func (s *Script) Waits(job, message string) { Must(s.AwaitWaiting(job, message)) }
 
 // Deletes deletes a job.
-func (s *Script) Deletes(job string) { must(s.Delete(job)) }
+func (s *Script) Deletes(job string) { Must(s.Delete(job)) }
 
 // StaysOn requires that a job runs on a cluster.
 func (s *Script) StaysOn(job, cluster string) {
 	on, err := s.RunsOn(job)
-	must(err)
-	s.Require(on == cluster, "%s ran on %s and is now on %q", job, cluster, on)
+	Must(err)
+	Require(on == cluster, "%s ran on %s and is now on %q", job, cluster, on)
 }

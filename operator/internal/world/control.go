@@ -90,6 +90,18 @@ func (w *World) SetUnusable(cluster, model string, devices int64) {
 	}
 }
 
+// SetCPU changes the CPU of the nodes of a model, in milli-cores, and returns what it was.
+func (w *World) SetCPU(cluster, model string, cpu int64) (before int64) {
+	c := w.clusterOf(cluster)
+	for _, n := range c.nodes {
+		if n.pool.Model == model && n.pool.CPU != cpu {
+			before, n.pool.CPU = n.pool.CPU, cpu
+		}
+	}
+	c.schedulePods()
+	return before
+}
+
 // AddSecret creates a Secret in the namespace of jobs on a cluster.
 func (w *World) AddSecret(cluster, name string) {
 	c := w.clusterOf(cluster)

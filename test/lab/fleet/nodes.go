@@ -168,7 +168,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 
 func (c *Cluster) createNode(ctx context.Context, n Node) error {
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cmp.Or(n.CPU, "128")), corev1.ResourceMemory: resource.MustParse("1Ti"),
+		corev1.ResourceCPU: *resource.NewQuantity(cmp.Or(n.CPU, NodeCPU), resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("1Ti"),
 		corev1.ResourcePods: resource.MustParse("110"), n.resource(): *resource.NewQuantity(int64(n.GPUs*max(n.Replicas, 1)), resource.DecimalSI),
 	}
 	if n.HAMi { // kube-scheduler adds up what HAMi's scheduler tests for each device

@@ -47,13 +47,16 @@ type Worker struct {
 	Nodes []Node
 }
 
+// NodeCPU is the number of cores of a node.
+const NodeCPU = 128
+
 // Node is a simulated node with GPUs or TPU chips.
 type Node struct {
 	Name  string
 	Model GPUModel
 	GPUs  int // or TPU chips
-	// CPU of the node. Default 128.
-	CPU string
+	// CPU is the number of cores. Default NodeCPU.
+	CPU int64
 	// Replicas is the number of pods that share each GPU by time-slicing. The node then offers
 	// SharedGPUResource. 0: a pod holds whole GPUs.
 	Replicas int

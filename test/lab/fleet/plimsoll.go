@@ -156,9 +156,10 @@ func (f *Fleet) StartReplica(ctx context.Context, name string, args ...string) e
 	return f.startOperator(ctx, name, f.bin.Path("plimsoll-operator"), fmt.Sprintf("127.0.0.1:%d", port), append([]string{"--leader-elect=true"}, args...))
 }
 
+// startOperator runs the operator with the plimsoll account. Its log has each decision, for tests that fail.
 func (f *Fleet) startOperator(ctx context.Context, name, path, metrics string, args []string) error {
 	return f.runOperator(ctx, name, path, metrics, client.ObjectKey{Namespace: operatorNamespace, Name: "plimsoll-operator"},
-		append([]string{"--namespace=" + operatorNamespace, "--multikueue-dispatch=nominate"}, args...))
+		append([]string{"--namespace=" + operatorNamespace, "--multikueue-dispatch=nominate", "--log-level=debug"}, args...))
 }
 
 // runOperator runs the operator with a token of the service account.

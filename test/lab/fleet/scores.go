@@ -51,9 +51,9 @@ func MeanUtilization(node string) string {
 }
 
 // DevicesWithHeadroom returns an expression: the number of the node's shared devices that the sample
-// gate packing counts, those that stay at 70% or less with a job of 30%.
-func DevicesWithHeadroom(node string) string {
-	return fmt.Sprintf(`sum(device:plimsoll_utilization:placeable{node=%[1]q} + 0.3 <= bool 0.7 and on (uuid) device_dimension:plimsoll_free_share:placeable{node=%[1]q,dimension="shares"} >= 1)`, node)
+// gate packing counts for a job that uses a part of a device (0 to 1): those that stay at 70% or less with it.
+func DevicesWithHeadroom(node string, part float64) string {
+	return fmt.Sprintf(`sum(device:plimsoll_utilization:placeable{node=%[1]q} + %[2]g <= bool 0.7 and on (uuid) device_dimension:plimsoll_free_share:placeable{node=%[1]q,dimension="shares"} >= 1)`, node, part)
 }
 
 // Sample is one series in the result of an instant query.

@@ -68,6 +68,7 @@ type simulatedNode struct {
 	exporterAddr  string
 	socket, file  string
 	server        *grpc.Server // nil before serve
+	forged        *http.Server // in place of the exporter; nil = none
 	resource      corev1.ResourceName
 	units         []unit
 	hami          bool

@@ -46,13 +46,13 @@ kind: ResourceFlavor
 metadata: {name: any-model}
 `
 
-// preferFastestModel orders clusters by the number of devices of the job's fastest model: cluster2
-// has the most H100s. It has the fewest devices of all models, so that a job which may use any model
-// does not go there without the query.
+// preferFastestModel orders clusters by the share of their devices that are of the job's fastest model: cluster2 has only
+// H100s, also while one of its exporters does not respond. It has the fewest devices of all models, so that a job which may
+// use any model does not go there without the query.
 const preferFastestModel = `{"profiles": {}, "queries": {"preference":
-  "sum by ($cluster_label) (cluster_resource_model:plimsoll_devices:sum{resource=\"$resource\", model=\"$profile_best_model\"})"}}`
+  "sum by ($cluster_label) (cluster_resource_model:plimsoll_devices:sum{resource=\"$resource\", model=\"$profile_best_model\"}) / on ($cluster_label) cluster_resource:plimsoll_devices:sum{resource=\"$resource\"}"}}`
 
-// FastestModelCluster is the cluster with the most devices of the model that is faster in trials.
+// FastestModelCluster is the cluster with the largest share of devices of the model that is faster in trials.
 const FastestModelCluster = "cluster2"
 
 // TrialCheck is the AdmissionCheck of CreateTrialQueue.

@@ -7,46 +7,44 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/test/lab/fleet"
+	"plimsoll.dev/plimsoll/test/story"
 )
 
-func idle(ctx context.Context, s *stage) (string, error) {
+func idle(s *script) string {
 	s.deleteAtEnd("reclaimpolicy/idle-gpus")
-	if err := s.createQueue(ctx, fleet.GPUQueue{Name: "reclaim", Hub: 8, Worker: 256}); err != nil {
-		return "", err
+	s.createsQueue(fleet.GPUQueue{Name: "reclaim", Hub: 16, Worker: 256})
+	clusters := map[string]string{}
+	for _, name := range []string{"notebook", "busy"} {
+		clusters[name] = s.starts(fleet.Job{Name: name, Model: fleet.H100, GPUs: 8, Queue: "reclaim", PodLabels: map[string]string{v1alpha1.ReclaimableLabel: "true"}})
 	}
-	cluster, err := s.start(ctx, fleet.Job{Name: "notebook", Model: fleet.H100, GPUs: 8, Queue: "reclaim",
-		PodLabels: map[string]string{v1alpha1.ReclaimableLabel: "true"}})
-	if err != nil {
-		return "", err
-	}
-	node, err := s.fleet.NodeOf(ctx, "notebook", cluster)
-	if err != nil {
-		return "", err
-	}
+	node, err := s.fleet.NodeOf(s.ctx, "notebook", clusters["notebook"])
+	story.Must(err)
 	s.onEnd(func(context.Context) error { return s.fleet.SetIdle(node, false) })
-	if err := s.fleet.SetIdle(node, true); err != nil {
-		return "", err
-	}
+	story.Must(s.fleet.SetIdle(node, true))
 	s.log("the GPUs of notebook are idle")
-	if err := s.submit(ctx, fleet.Job{Name: "waits", Model: fleet.H100, GPUs: 8, Queue: "reclaim", Duration: 5 * time.Second}); err != nil {
-		return "", err
-	}
+	s.submits(fleet.Job{Name: "waits", Model: fleet.H100, GPUs: 8, Queue: "reclaim", Duration: 5 * time.Second})
 	s.log("waits needs the quota of notebook")
-	if err := s.fleet.Hub.Apply(ctx, fleet.ReclaimIdle(v1alpha1.ModeEnforce)); err != nil {
-		return "", err
+	s.applies(fleet.ReclaimIdle(v1alpha1.ModeShadow))
+	s.reclaims("idle-gpus", "to record in mode Shadow that notebook is idle", func(status *v1alpha1.ReclaimPolicyStatus) bool {
+		if len(status.History) != 1 {
+			return false
+		}
+		r := status.History[0]
+		return isOf(r.Name, "notebook") && r.Mode == v1alpha1.ModeShadow && r.Cluster == clusters["notebook"] && r.Devices == 8 && r.IdleSeconds >= 10
+	})
+	for name, cluster := range clusters {
+		s.staysOn(name, cluster)
 	}
-	err = s.awaitView(ctx, "notebook", "to return to its queue", func(v fleet.JobView) bool { return v.Cluster == "" && len(v.Copies) == 0 })
-	if err != nil {
-		return "", err
-	}
+	s.log("in mode Shadow, the policy records that notebook is idle, and nothing else happens")
+	s.applies(fleet.ReclaimIdle(v1alpha1.ModeEnforce))
+	s.sees("notebook", "to return to its queue", func(v fleet.JobView) bool { return v.Cluster == "" && len(v.Copies) == 0 && !v.Admitted })
 	s.log("notebook is back in its queue")
-	if err := s.awaitView(ctx, "waits", "to finish", func(v fleet.JobView) bool { return v.Finished && len(v.Copies) == 0 }); err != nil {
-		return "", err
-	}
+	s.sees("waits", "to finish", func(v fleet.JobView) bool { return v.Finished && len(v.Copies) == 0 })
 	s.log("waits has finished")
-	if err := s.fleet.SetIdle(node, false); err != nil {
-		return "", err
-	}
-	again, err := s.awaitRunning(ctx, "notebook")
-	return fmt.Sprintf("notebook returned its idle GPUs on %s, another job ran, and then notebook runs again on %s", cluster, again), err
+	story.Must(s.fleet.SetIdle(node, false))
+	again := s.runs("notebook")
+	s.staysOn("busy", clusters["busy"])
+	s.requireEvent("Reclaimed ReclaimPolicy idle-gpus returns it to its queue: its 8 devices on " + clusters["notebook"])
+	s.requireRecord("notebook", `"reclaimed"`)
+	return fmt.Sprintf("notebook returned its idle GPUs on %s, another job ran, and then notebook runs again on %s", clusters["notebook"], again)
 }

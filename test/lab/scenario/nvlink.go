@@ -5,44 +5,31 @@ import (
 	"fmt"
 
 	"plimsoll.dev/plimsoll/test/lab/fleet"
+	"plimsoll.dev/plimsoll/test/story"
 )
 
-func nvlink(ctx context.Context, s *stage) (string, error) {
-	if err := s.createGatedQueue(ctx, fleet.NVLinkQueue); err != nil {
-		return "", err
-	}
+func nvlink(s *script) string {
+	s.createsGatedQueue(fleet.NVLinkQueue)
 	const node = "cluster3-gpu0"
 	s.onEnd(func(context.Context) error { return s.fleet.ConnectDevices(node, 8) })
-	if err := s.fleet.ConnectDevices(node, 4); err != nil {
-		return "", err
-	}
+	story.Must(s.fleet.ConnectDevices(node, 4))
 	s.log("NVLink connects only 4 of the 8 GPUs of %s", node)
-	if err := s.awaitValue(ctx, fmt.Sprintf(`node_resource_model:plimsoll_free_group_devices:placeable{node=%q}`, node), 4); err != nil {
-		return "", err
+	s.shows(fmt.Sprintf(`node_resource_model:plimsoll_free_group_devices:placeable{node=%q}`, node), 4)
+	linked := func(name string) fleet.Job {
+		return fleet.Job{Name: name, Model: fleet.H100, GPUs: 8, Queue: "nvlink"}
 	}
 	for i := range 2 {
-		name := fmt.Sprintf("linked-%d", i+1)
-		cluster, err := s.start(ctx, fleet.Job{Name: name, Model: fleet.H100, GPUs: 8, Queue: "nvlink"})
-		if err != nil {
-			return "", err
-		}
-		if cluster != "cluster1" {
-			return "", fmt.Errorf("%s runs on %s, although only cluster1 has nodes whose 8 GPUs are connected", name, cluster)
-		}
+		s.startsOn(linked(fmt.Sprintf("linked-%d", i+1)), "cluster1")
 	}
-	if err := s.submit(ctx, fleet.Job{Name: "linked-3", Model: fleet.H100, GPUs: 8, Queue: "nvlink"}); err != nil {
-		return "", err
-	}
-	if err := s.awaitWaiting(ctx, "linked-3", "best is cluster3 with 8 free on one node"); err != nil {
-		return "", err
-	}
-	if err := s.fleet.ConnectDevices(node, 8); err != nil {
-		return "", err
-	}
+	s.submits(linked("linked-3"))
+	s.waits("linked-3", "best is cluster3 with 8 free on one node")
+	s.submits(fleet.Job{Name: "linked-l4", Model: fleet.L4, GPUs: 2, Queue: "nvlink"})
+	s.waits("linked-l4", "best is cluster3 with 8 free on one node")
+	s.log("L4 GPUs have no NVLink")
+	s.startsOn(fleet.Job{Name: "needs-none", Model: fleet.H100, GPUs: 8}, "cluster3")
+	s.deletes("needs-none")
+	story.Must(s.fleet.ConnectDevices(node, 8))
 	s.log("NVLink connects all GPUs of %s", node)
-	cluster, err := s.awaitRunning(ctx, "linked-3")
-	if err == nil && cluster != "cluster3" {
-		err = fmt.Errorf("linked-3 runs on %s, not on cluster3", cluster)
-	}
-	return "no job went to 8 free GPUs of which only 4 were connected; linked-3 started there when all were", err
+	s.runsOn("linked-3", "cluster3")
+	return "no job went to 8 free GPUs of which only 4 were connected; linked-3 started there when all were"
 }

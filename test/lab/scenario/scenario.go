@@ -18,8 +18,8 @@ type Scenario struct {
 	Name string
 	// Short is a sentence about what the scenario shows.
 	Short string
-	// run returns a sentence about the outcome.
-	run func(context.Context, *stage) (outcome string, err error)
+	// play returns a sentence about the outcome.
+	play func(*script) string
 }
 
 // limit of a scenario without its cleanup. A scenario takes 20 to 120 s on an idle machine, and
@@ -67,7 +67,7 @@ func Find(name string) (Scenario, error) {
 func (s Scenario) Run(ctx context.Context, f *fleet.Fleet, log func(format string, args ...any)) (string, error) {
 	st := &stage{fleet: f, log: log, kubeconfigs: map[string]string{}}
 	runCtx, cancel := context.WithTimeout(ctx, limit)
-	outcome, err := s.run(runCtx, st)
+	outcome, err := story.Play(func() string { return s.play(&script{runCtx, st}) })
 	cancel()
 	return outcome, errors.Join(err, st.restore(ctx))
 }
@@ -110,24 +110,6 @@ func (s *stage) createQueue(ctx context.Context, q fleet.GPUQueue) error {
 	return s.fleet.CreateQueue(ctx, q)
 }
 
-// createGatedQueue creates a queue with a sample gate, which is deleted at the end.
-func (s *stage) createGatedQueue(ctx context.Context, q fleet.GatedQueue) error {
-	s.onEnd(func(ctx context.Context) error { return s.fleet.DeleteGatedQueue(ctx, q) })
-	return s.fleet.CreateGatedQueue(ctx, q)
-}
-
-// addNode adds a node to a worker, which is removed at the end.
-func (s *stage) addNode(ctx context.Context, cluster string, n fleet.Node) error {
-	s.onEnd(func(ctx context.Context) error { return s.fleet.RemoveNode(ctx, cluster, n.Name) })
-	return s.fleet.AddNode(ctx, cluster, n)
-}
-
-// occupy uses devices of a node with a pod outside of Kueue's queues, until the end.
-func (s *stage) occupy(ctx context.Context, cluster, node string, devices int) error {
-	s.onEnd(func(ctx context.Context) error { return s.fleet.Vacate(ctx, cluster, node) })
-	return s.fleet.Occupy(ctx, cluster, node, devices)
-}
-
 // submit creates a job, which is deleted at the end.
 func (s *stage) submit(ctx context.Context, j fleet.Job) error {
 	if err := s.fleet.Submit(ctx, j); err != nil {
@@ -143,14 +125,6 @@ func (s *stage) deleteJob(ctx context.Context, name string) error {
 		return err
 	}
 	return s.awaitView(ctx, name, "to be deleted everywhere", func(v fleet.JobView) bool { return len(v.Copies) == 0 })
-}
-
-// start submits a job and returns the cluster that it runs on.
-func (s *stage) start(ctx context.Context, j fleet.Job) (string, error) {
-	if err := s.submit(ctx, j); err != nil {
-		return "", err
-	}
-	return s.awaitRunning(ctx, j.Name)
 }
 
 // awaitRunning waits until a job runs on exactly one cluster and has no other copy.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +14,7 @@ import (
 
 	"plimsoll.dev/plimsoll/operator/api/v1alpha1"
 	"plimsoll.dev/plimsoll/test/lab/fleet"
+	"plimsoll.dev/plimsoll/test/story"
 )
 
 // shadowJobs is the number of jobs that pass a gate in mode Shadow.
@@ -22,44 +22,23 @@ const shadowJobs = 100
 
 // shadow lets jobs pass the gate in mode Shadow while the nodes of cluster1 have devices and no CPU. Those that hang there
 // are deleted, as their users would, and the report says where they would have gone.
-func shadow(ctx context.Context, s *stage) (string, error) {
-	if err := s.takeCPU(ctx, "cluster1"); err != nil {
-		return "", err
-	}
-	s.onEnd(func(ctx context.Context) error { return s.fleet.PatchGate(ctx, `{"mode":"Enforce"}`) })
-	if err := s.fleet.PatchGate(ctx, `{"mode":"Shadow"}`); err != nil {
-		return "", err
-	}
-	if _, err := s.awaitReport(ctx, 0); err != nil {
-		return "", err
-	}
+func shadow(s *script) string {
+	story.Must((&labStage{s.ctx, s.stage}).SetCPUTaken("cluster1", story.H100, true))
+	s.patchesGate(`{"mode":"Shadow"}`, `{"mode":"Enforce"}`)
+	s.gateReport(0)
 	s.log("the nodes of cluster1 have free GPUs and no CPU; the gate is in mode Shadow; %d jobs of 4 CPU arrive", shadowJobs)
 	for i := range shadowJobs {
-		if err := s.submit(ctx, fleet.Job{Name: fmt.Sprintf("shadow-%03d", i), Model: fleet.H100, GPUs: 1, Duration: 5 * time.Second}); err != nil {
-			return "", err
-		}
+		s.submits(fleet.Job{Name: fmt.Sprintf("shadow-%03d", i), Model: fleet.H100, GPUs: 1, Duration: 5 * time.Second})
 	}
-	stuck, err := s.awaitStuck(ctx)
-	if err != nil {
-		return "", err
-	}
+	stuck := s.stuckJobs()
 	s.log("%d jobs hang on cluster1, and the others are done; their users delete them", len(stuck))
 	for _, job := range stuck {
-		if err := s.deleteJob(ctx, job); err != nil {
-			return "", err
-		}
+		s.deletes(job)
 	}
-	report, err := s.awaitReport(ctx, shadowJobs)
-	if err != nil {
-		return "", err
-	}
-	if err := s.print(ctx, "report", "gate", "gpu"); err != nil {
-		return "", err
-	}
-	if err := checkShadowReport(report, min(len(stuck), shadowJobs)); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("of %d jobs, %d hung on cluster1, and the gate would have sent none of them there", shadowJobs, len(stuck)), nil
+	report := s.gateReport(shadowJobs)
+	s.prints("report", "gate", "gpu")
+	story.Must(checkShadowReport(report, min(len(stuck), shadowJobs)))
+	return fmt.Sprintf("of %d jobs, %d hung on cluster1, and the gate would have sent none of them there", shadowJobs, len(stuck))
 }
 
 // checkShadowReport checks that the report names the jobs that hung on cluster1, and for each of them another cluster to
@@ -83,30 +62,9 @@ func checkShadowReport(report *v1alpha1.GateShadow, hung int) error {
 	return nil
 }
 
-// takeCPU lets pods outside of Kueue's queues request the CPU of all nodes of a cluster with H100, and waits for the
-// metrics.
-func (s *stage) takeCPU(ctx context.Context, cluster string) error {
-	var nodes []string
-	for _, w := range fleet.DefaultWorkers() {
-		for _, n := range w.Nodes {
-			if w.Name == cluster && n.Model == fleet.H100 {
-				nodes = append(nodes, n.Name)
-			}
-		}
-	}
-	const name = "cpu"
-	for _, node := range nodes {
-		s.onEnd(func(ctx context.Context) error { return s.fleet.VacateAs(ctx, cluster, node, name) })
-		if err := s.fleet.OccupyAs(ctx, cluster, node, name, map[corev1.ResourceName]int64{corev1.ResourceCPU: 126}); err != nil {
-			return err
-		}
-	}
-	return s.awaitValue(ctx, fmt.Sprintf(`count(node:kube_unrequested:placeable{cluster=%q,resource="cpu",node=~%q} < 4)`, cluster, strings.Join(nodes, "|")), float64(len(nodes)))
-}
-
-// awaitStuck waits until each job has finished or hangs on cluster1, and returns the latter.
-func (s *stage) awaitStuck(ctx context.Context) (stuck []string, err error) {
-	err = fleet.Await(ctx, "all jobs to finish that do not hang on cluster1", func(ctx context.Context) error {
+// stuckJobs waits until each job has finished or hangs on cluster1, and returns the latter.
+func (s *script) stuckJobs() (stuck []string) {
+	s.await("all jobs to finish that do not hang on cluster1", func(ctx context.Context) error {
 		list := &kueue.WorkloadList{}
 		if err := s.fleet.Hub.Client.List(ctx, list, client.InNamespace(fleet.Namespace)); err != nil {
 			return err
@@ -135,12 +93,12 @@ func (s *stage) awaitStuck(ctx context.Context) (stuck []string, err error) {
 		}
 		return nil
 	})
-	return stuck, err
+	return stuck
 }
 
-// awaitReport waits until the report of the gate has a number of workloads.
-func (s *stage) awaitReport(ctx context.Context, workloads int64) (report *v1alpha1.GateShadow, err error) {
-	err = fleet.Await(ctx, fmt.Sprintf("the report of the gate to have %d workloads", workloads), func(ctx context.Context) error {
+// gateReport waits until the report of the gate has a number of workloads.
+func (s *script) gateReport(workloads int64) (report *v1alpha1.GateShadow) {
+	s.await(fmt.Sprintf("the report of the gate to have %d workloads", workloads), func(ctx context.Context) error {
 		g := &v1alpha1.PlacementGate{}
 		if err := s.fleet.Hub.Client.Get(ctx, client.ObjectKey{Name: "gpu"}, g); err != nil {
 			return err
@@ -157,5 +115,5 @@ func (s *stage) awaitReport(ctx context.Context, workloads int64) (report *v1alp
 		}
 		return nil
 	})
-	return report, err
+	return report
 }

@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"plimsoll.dev/plimsoll/test/lab/fleet"
 	"plimsoll.dev/plimsoll/test/story"
 )
 
 // fromStory is the scenario of a story, on the lab.
 func fromStory(s story.Story) Scenario {
-	return Scenario{s.Name, s.Short, func(ctx context.Context, st *stage) (string, error) {
-		return s.Run(&labStage{ctx, st})
+	return Scenario{s.Name, s.Short, func(sc *script) string {
+		outcome, err := s.Run(&labStage{sc.ctx, sc.stage})
+		story.Must(err)
+		return outcome
 	}}
 }
 
@@ -85,22 +89,62 @@ func (l *labStage) AwaitFree(cluster string, model story.Model, devices int) err
 
 // SetDeviceLost implements story.Stage.
 func (l *labStage) SetDeviceLost(cluster string, model story.Model, lost bool) error {
-	node := ""
-	for _, w := range fleet.DefaultWorkers() {
-		for _, n := range w.Nodes {
-			if w.Name == cluster && n.Model == fleet.Models[model] && node == "" {
-				node = n.Name
-			}
-		}
-	}
-	if node == "" {
-		return fmt.Errorf("%s has no node with %s", cluster, model)
-	}
+	node := nodesWith(cluster, model)[0]
 	if !lost {
 		return l.fleet.SetDevice(node, 0, fleet.DeviceOK)
 	}
 	l.onEnd(func(context.Context) error { return l.fleet.SetDevice(node, 0, fleet.DeviceOK) })
 	return l.fleet.SetDevice(node, 0, fleet.DeviceLost)
+}
+
+// nodesWith are the names of a cluster's nodes with devices of a model. Stories name those of story.Fleet only.
+func nodesWith(cluster string, model story.Model) (names []string) {
+	for _, w := range fleet.DefaultWorkers() {
+		for _, n := range w.Nodes {
+			if w.Name == cluster && n.Model == fleet.Models[model] {
+				names = append(names, n.Name)
+			}
+		}
+	}
+	return names
+}
+
+// SetCPUTaken implements story.Stage.
+func (l *labStage) SetCPUTaken(cluster string, model story.Model, taken bool) error {
+	const occupant, left = "cpu", 1
+	vacate := func(ctx context.Context) (err error) {
+		for _, node := range nodesWith(cluster, model) {
+			err = errors.Join(err, l.fleet.VacateAs(ctx, cluster, node, occupant))
+		}
+		return err
+	}
+	occupy := func(ctx context.Context) (err error) {
+		l.onEnd(vacate)
+		for _, node := range nodesWith(cluster, model) {
+			err = errors.Join(err, l.fleet.OccupyAs(ctx, cluster, node, occupant, map[corev1.ResourceName]int64{corev1.ResourceCPU: fleet.NodeCPU - left}))
+		}
+		return err
+	}
+	change := vacate
+	if taken {
+		change = occupy
+	}
+	if err := change(l.ctx); err != nil {
+		return err
+	}
+	expr, want := story.NodesWithCPU(cluster, model, taken)
+	return l.awaitValue(l.ctx, expr, float64(want))
+}
+
+// SetForged implements story.Stage.
+func (l *labStage) SetForged(cluster string, model story.Model, forged bool) error {
+	node := nodesWith(cluster, model)[0]
+	end := func(ctx context.Context) error { return l.fleet.EndForgery(ctx, node) }
+	if !forged {
+		return end(l.ctx)
+	}
+	l.onEnd(end)
+	return l.fleet.ForgeExporter(node, fleet.Models[model], 1_000_000)
 }
 
 // SetMetrics implements story.Stage.
@@ -177,10 +221,10 @@ func (l *labStage) CreateSecret(cluster, name string) error {
 	return l.awaitValue(l.ctx, fmt.Sprintf(`count(kube_secret_info{namespace=%q,cluster=%q,secret=%q})`, fleet.Namespace, cluster, name), 1)
 }
 
-// RequireSecrets implements story.Stage.
+// RequireSecrets implements story.Stage. The gate tests all kinds of objects.
 func (l *labStage) RequireSecrets() error {
 	l.onEnd(func(ctx context.Context) error { return l.fleet.PatchGate(ctx, `{"prerequisites":null}`) })
-	return l.fleet.PatchGate(l.ctx, `{"prerequisites":[{"kind":"Secret"}]}`)
+	return l.fleet.PatchGate(l.ctx, `{"prerequisites":[{"kind":"Namespace"},{"kind":"LocalQueue"},{"kind":"ServiceAccount"},{"kind":"ConfigMap"},{"kind":"Secret"},{"kind":"PersistentVolumeClaim"}]}`)
 }
 
 // CreateQueue implements story.Stage.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/admission/ledger"
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -84,6 +85,21 @@ func TestClustersWithExcessDevicesFollow(t *testing.T) {
 	candidates[1].Shapes[0].Fit = Known(0)
 	if d := Decide(job("a", 8, 1), candidates, Fleet{}, ledger.View{}, rules, 1, t0); !slices.Equal(d.Order, []string{"cluster1"}) {
 		t.Errorf("order %v, want cluster1, the only one with room", d.Order)
+	}
+}
+
+// What a cluster admitted and has not started counts against its rank, and not against its room.
+func TestUnstartedWorkloadsCountAgainstRank(t *testing.T) {
+	large := holding("cluster1", 8)
+	large.Shapes[0].Headroom, large.Shapes[0].Capacity = Known(64), Known(64)
+	for unstarted, want := range map[int64]string{0: "cluster1", 49: "cluster2"} {
+		l := ledger.New(15*time.Second, 10*time.Minute)
+		l.PutRunning(ledger.Running{UID: "u", Namespace: "team-b", Cluster: "cluster1", Since: t0.Add(-timing.SlowStart + time.Second), ReportsPodsReady: true,
+			PodSets: []shape.PodSet{{Resource: "nvidia.com/gpu", Pods: 1, DevicesPerPod: unstarted}}})
+		d := Decide(job("a", 8, 1), []Candidate{large, holding("cluster2", 8)}, Fleet{}, l.View(), Rules{Placement: "gpu", MaxSampleAge: time.Minute}, 1, t0)
+		if len(d.Order) != 2 || d.Order[0] != want {
+			t.Errorf("with %d devices of a workload that has not started on cluster1: order %v, want %s first", unstarted, d.Order, want)
+		}
 	}
 }
 

@@ -198,7 +198,8 @@ func (e *evaluation) addDevices(v Verdict, c *Candidate, view ledger.View) Verdi
 	if v.Quota.Known { // samples may show the devices of a workload before they show its quota
 		v.Promised = max(v.Promised, e.promisedQuota(e.drawsOnCohort(c), c, main, view).Devices)
 	}
-	v.Net = headroom - float64(v.Promised) + float64(view.Credited(c.Name, c.SampledAt, main))
+	v.Unstarted = view.Unstarted(c.Name, c.SampledAt, main)
+	v.Net = headroom - float64(v.Promised+v.Unstarted) + float64(view.Credited(c.Name, c.SampledAt, main))
 	v.Capacity = metrics.Capacity.Value
 	return v
 }

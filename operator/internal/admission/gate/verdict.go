@@ -52,12 +52,15 @@ type Verdict struct {
 	Preference Number `json:"preference,omitzero"`
 	// Score is the mean of the preferred scores.
 	Score Number `json:"score"`
-	// Net is the number of devices in headroom − queued − ledger + credits.
+	// Net is the number of devices in headroom − ledger − unstarted + credits.
 	Net float64 `json:"net"`
 	// Capacity is the number of devices, free or not.
 	Capacity float64 `json:"capacity"`
 	// Promised is the number of devices in the ledger for other workloads.
 	Promised int64 `json:"promised"`
+	// Unstarted is the number of devices of workloads that the cluster admitted and whose pods have not been ready. They
+	// count against its rank, and not against its room: these pods may hold their devices already, or never get any.
+	Unstarted int64 `json:"unstarted,omitempty"`
 	// Age of the oldest sample in seconds. A negative age means unknown.
 	Age float64 `json:"ageSeconds"`
 	// WithoutMetrics is true if the cluster has no usable metrics and onStale is Open.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -90,6 +91,25 @@ func (v View) IsSlow(cluster, namespace string, now time.Time) bool {
 		}
 	}
 	return namespaces[namespace] || len(namespaces) >= minFailedStarts
+}
+
+// Unstarted returns the number of devices suitable for p of the workloads on a cluster whose pods have not been ready and
+// that no longer reserve any there. A sample does not show them if no node can start the pods.
+func (v View) Unstarted(cluster string, sampledAt time.Time, p shape.PodSet) (n int64) {
+	s := v.starts[cluster]
+	if s == nil || len(s.unstarted) == 0 {
+		return 0
+	}
+	reserving := map[string]bool{}
+	for e := range v.unmeasured(cluster, sampledAt, "") {
+		reserving[e.UID] = true
+	}
+	for _, r := range s.unstarted {
+		if !reserving[r.UID] {
+			n += SharedDevices(r.PodSets, p)
+		}
+	}
+	return n
 }
 
 // Doubted returns whether any namespace doubts a cluster, for each cluster that has admitted workloads.

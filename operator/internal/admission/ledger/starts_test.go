@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/shape"
 	"plimsoll.dev/plimsoll/operator/internal/timing"
 )
 
@@ -129,6 +130,42 @@ func TestIsSlow(t *testing.T) {
 			}
 			if got := l.View().IsSlow("c1", "team-a", after(tc.seconds)); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// The devices of a workload that was sent somewhere and has not started count once: in its entry until samples show them,
+// and then as unstarted until its pods are ready or it ends.
+func TestUnstarted(t *testing.T) {
+	const devices = 8
+	r := admitted("a", "team-a")
+	r.PodSets = []shape.PodSet{podSet(devices, 1)}
+	e := entry("a", "c1")
+	e.AdmittedAt, e.ReportsPodsReady = t0, true
+	for _, tc := range []struct {
+		name    string
+		change  func(*Ledger)
+		sampled int // seconds after t0
+		want    int64
+	}{
+		{"reserves devices", func(l *Ledger) { l.Debit(e) }, 30, 0},
+		{"samples would show the devices", func(l *Ledger) { l.Debit(e) }, 240, devices},
+		{"reserves none", nil, 30, devices},
+		{"its pods are ready", func(l *Ledger) { l.PutRunning(startedAt(r, 40)) }, 90, 0},
+		{"has ended", func(l *Ledger) { l.MarkEnded("a", after(40)) }, 90, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := New(30*time.Second, time.Hour)
+			l.PutRunning(r)
+			if tc.change != nil {
+				tc.change(l)
+			}
+			if got := l.View().Unstarted("c1", after(tc.sampled), podSet(1, 1)); got != tc.want {
+				t.Errorf("%d devices, want %d", got, tc.want)
+			}
+			if got := l.View().Unstarted("c2", after(tc.sampled), podSet(1, 1)); got != 0 {
+				t.Errorf("%d devices on another cluster, want 0", got)
 			}
 		})
 	}

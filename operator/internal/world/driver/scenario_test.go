@@ -56,7 +56,7 @@ func labWorld() world.Spec {
 	for _, from := range story.Fleet {
 		c := world.Cluster{Name: from.Name, Quotas: map[string]map[string]int64{"gpu": plenty, "preempting": plenty}}
 		for _, n := range from.Nodes {
-			c.Pools = append(c.Pools, world.Pool{Nodes: n.Nodes, Model: models[n.Model], Devices: int64(n.Devices)})
+			c.Pools = append(c.Pools, world.Pool{Nodes: n.Nodes, Model: models[n.Model], Devices: int64(n.Devices), CPU: 128_000, Memory: 1 << 20})
 		}
 		s.Clusters = append(s.Clusters, c)
 	}
@@ -73,6 +73,8 @@ const awaitLimit = 10 * time.Minute
 // stage is the world as a stage for scenarios.
 type stage struct {
 	*Driver
+	// cpu of the nodes whose CPU is taken, in milli-cores.
+	cpu int64
 }
 
 // Log implements story.Stage.
@@ -190,6 +192,26 @@ func (s *stage) SetDeviceLost(cluster string, model story.Model, lost bool) erro
 		unusable = 1
 	}
 	s.SetUnusable(cluster, models[model], unusable)
+	return nil
+}
+
+// SetCPUTaken implements story.Stage: the nodes have one core.
+func (s *stage) SetCPUTaken(cluster string, model story.Model, taken bool) error {
+	cpu := int64(1000)
+	if !taken {
+		cpu = s.cpu
+	}
+	s.cpu = s.SetCPU(cluster, models[model], cpu)
+	return s.awaitValue(story.NodesWithCPU(cluster, model, taken))
+}
+
+// SetForged implements story.Stage.
+func (s *stage) SetForged(cluster string, _ story.Model, forged bool) error {
+	if forged {
+		s.Begin(world.Fault{Kind: world.Lies, Cluster: cluster, Amount: 1_000_000})
+	} else {
+		s.End(world.Lies, cluster)
+	}
 	return nil
 }
 
