@@ -98,22 +98,24 @@ func TestDoctorWarnsOfPlainHTTP(t *testing.T) {
 	}
 }
 
-// A queue that preempts before the gate decides is a warning. What the operator has not measured is not ok. Neither
-// hides that the gate is not Ready.
-func TestDoctorWarnsOfPreemption(t *testing.T) {
+// A queue that preempts before the gate decides is a warning, and so is a cluster that starts nothing. What the operator has
+// not measured is not ok. None of these hides that the gate is not Ready.
+func TestDoctorWarnsOfGates(t *testing.T) {
 	const ready, notReady = `{type: Ready, status: "True", reason: Ready`, `{type: Ready, status: "False", reason: SourceNotFound`
-	for _, tc := range []struct{ name, status, ready, want string }{
-		{"quota below the devices", "False", ready, `(?m)^warning +PlacementGate gpu +PreemptionGated: Some: queue q preempts\n +→ kubectl describe placementgate gpu$`},
-		{"not measured", "Unknown", ready, `(?m)^skipped +PlacementGate gpu +PreemptionGated: Some: queue q preempts$`},
-		{"gate without a source", "False", notReady, `(?m)^fault +PlacementGate gpu +SourceNotFound:`},
-		{"gate without a source, not measured", "Unknown", notReady, `(?m)^fault +PlacementGate gpu +SourceNotFound:`},
+	for _, tc := range []struct{ name, condition, status, ready, want string }{
+		{"a cluster starts nothing", "ClustersStart", "False", ready, `(?m)^warning +PlacementGate gpu +ClustersStart: Some: queue q preempts\n +→ kubectl describe placementgate gpu$`},
+		{"all clusters start", "ClustersStart", "True", ready, `(?m)^ok +PlacementGate gpu +Ready`},
+		{"quota below the devices", "PreemptionGated", "False", ready, `(?m)^warning +PlacementGate gpu +PreemptionGated: Some: queue q preempts\n +→ kubectl describe placementgate gpu$`},
+		{"not measured", "PreemptionGated", "Unknown", ready, `(?m)^skipped +PlacementGate gpu +PreemptionGated: Some: queue q preempts$`},
+		{"gate without a source", "PreemptionGated", "False", notReady, `(?m)^fault +PlacementGate gpu +SourceNotFound:`},
+		{"gate without a source, not measured", "PreemptionGated", "Unknown", notReady, `(?m)^fault +PlacementGate gpu +SourceNotFound:`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			files, err := txtar.ParseFile(filepath.Join("testdata", "script", "doctor.txtar"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			condition := fmt.Sprintf(`{type: PreemptionGated, status: %q, reason: Some, message: queue q preempts, lastTransitionTime: "2026-03-01T11:00:00Z"}, `, tc.status)
+			condition := fmt.Sprintf(`{type: %s, status: %q, reason: Some, message: queue q preempts, lastTransitionTime: "2026-03-01T11:00:00Z"}, `, tc.condition, tc.status)
 			for i, f := range files.Files {
 				files.Files[i].Data = bytes.Replace(f.Data, []byte(ready), []byte(condition+tc.ready), 1)
 			}

@@ -63,11 +63,11 @@ type openb struct {
 }
 
 func readOpenb(folder string) (o openb, err error) {
-	nodes, err := readCSV(filepath.Join(folder, "openb_node_list_gpu_node.csv"))
+	nodes, err := readCSV(filepath.Join(folder, "openb_node_list_gpu_node.csv"), "model", "gpu", "cpu_milli", "memory_mib")
 	if err != nil {
 		return o, err
 	}
-	pods, err := readCSV(filepath.Join(folder, "openb_pod_list_default.csv"))
+	pods, err := readCSV(filepath.Join(folder, "openb_pod_list_default.csv"), "num_gpu", "cpu_milli", "memory_mib", "scheduled_time", "deletion_time")
 	if err != nil {
 		return o, err
 	}
@@ -89,13 +89,14 @@ func readOpenb(folder string) (o openb, err error) {
 // row of a file with a header.
 type row struct{ text map[string]string }
 
-// number is the number of a column; a column without one has 0.
+// number is the number of a column; an empty one is 0, such as the end of a pod that still ran.
 func (r row) number(column string) int64 {
 	n, _ := strconv.ParseInt(r.text[column], 10, 64)
 	return n
 }
 
-func readCSV(path string) (rows []row, err error) {
+// readCSV reads a file whose header has some columns.
+func readCSV(path string, columns ...string) (rows []row, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -104,6 +105,11 @@ func readCSV(path string) (rows []row, err error) {
 	lines, err := csv.NewReader(f).ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, column := range columns {
+		if len(lines) == 0 || !slices.Contains(lines[0], column) {
+			return nil, fmt.Errorf("%s has no column %s", path, column)
+		}
 	}
 	for _, line := range lines[1:] {
 		text := map[string]string{}
