@@ -88,8 +88,8 @@ test-unit: ## Run unit tests, with the race detector for packages that start gor
 WORLDS := ./operator/internal/world/driver
 SEEDS  ?= 200
 FIRST  := $(or $(FIRST),$(shell date +%s)000)
-world: ## Run random worlds in virtual time (SEEDS=number, FIRST=seed, SHRINK=runs in which a failing world is made smaller)
-	$(GO) test -count=1 -timeout 24h -v $(WORLDS) -run RandomWorlds -seeds $(SEEDS) -first $(FIRST) $(if $(SHRINK),-shrink $(SHRINK))
+world: ## Run random worlds in virtual time (SEEDS=number, FIRST=seed, SHRINK=runs in which a failing world is made smaller, LOOP=1 runs what package loop has of them, fast)
+	$(GO) test -count=1 -timeout 24h -v $(WORLDS) -run RandomWorlds -seeds $(SEEDS) -first $(FIRST) $(if $(SHRINK),-shrink $(SHRINK)) $(if $(LOOP),-loop)
 
 # The seeds of test-worlds are the same each time. Fresh ones are for `make world`.
 test-worlds: ## Run 200 random worlds, the named ones and the stories in virtual time

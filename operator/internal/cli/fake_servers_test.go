@@ -364,6 +364,7 @@ func workloadExplanation() gate.Explanation {
 	candidates[0].Preference, candidates[1].Preference = gate.Known(1), gate.Known(0.5)
 	inFlight := ledger.New(time.Second, time.Hour)
 	inFlight.Debit(ledger.Entry{UID: "2", Workload: "team-a/other", Cluster: "cluster2", PodSets: []shape.PodSet{set}, DebitedAt: now.Add(-40 * time.Second)})
+	inFlight.PutRunning(ledger.Running{UID: "4", Namespace: "team-a", Cluster: "cluster1", PodSets: []shape.PodSet{set}, Since: now.Add(-90 * time.Second), ReportsPodsReady: true})
 	inFlight.Credit(ledger.Credit{Cluster: "cluster1", PodSets: []shape.PodSet{set}, FinishedAt: now.Add(-time.Second)})
 	candidates[2].Requirements = []gate.RequirementResult{{Name: "power", Number: gate.Known(0), EvaluatedAt: now.Add(-9 * time.Second)}, {Name: "net"}}
 	fleet := gate.Fleet{Requirements: []gate.RequirementResult{{Name: "budget", Number: gate.Known(1), EvaluatedAt: now.Add(-70 * time.Second)}}}

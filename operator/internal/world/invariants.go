@@ -240,6 +240,7 @@ func (w *World) workloadChanged(key types.NamespacedName, e hub.Event) { //nolin
 		if n := len(r.placements); n > 0 && old.Status.ClusterName != nil && wl.Status.ClusterName == nil {
 			r.placements[n-1].endedAt = w.loop.Now()
 			r.placements[n-1].why = evictionReason(wl)
+			r.placements[n-1].unseen = !w.Operator.Running()
 		}
 		if old.Status.Admission == nil && wl.Status.Admission != nil {
 			r.attempts++

@@ -182,6 +182,7 @@ type placement struct {
 	startedAt time.Time
 	endedAt   time.Time
 	why       string
+	unseen    bool // ended while no operator ran
 }
 
 // Hung is how often a cluster admitted the job and did not start all its pods for a time.

@@ -32,10 +32,10 @@ func (r *Run) isOn(cluster string) bool {
 }
 
 // failedToStart reports whether the cluster is to blame that the pods did not start. It is not if the hub ended the job, or
-// if the worker did so soon: it preempts the job, or another component of it has no quota.
+// if the worker did so soon: it preempts the job, or another component of it has no quota. Without an operator, nobody saw it.
 func (p placement) failedToStart() bool {
 	switch {
-	case !p.startedAt.IsZero() || p.endedAt.IsZero():
+	case !p.startedAt.IsZero() || p.endedAt.IsZero() || p.unseen:
 		return false
 	case p.why == kueue.WorkloadEvictedByAdmissionCheck:
 		return p.endedAt.Sub(p.at) >= timing.SlowStart

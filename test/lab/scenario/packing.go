@@ -45,7 +45,7 @@ func packing(s *script) string {
 	s.log("the jobs use all of their devices")
 	s.shows(fleet.DevicesWithHeadroom(half, 0.6), 0)
 	s.submits(sharedJob("heavy-3", "heavy"))
-	s.waits("heavy-3", "requirement packing is not met")
+	s.waits("heavy-3", "cluster1 has no series for requirement packing")
 	s.addsNode("cluster2", fleet.SharedNode("cluster2-idle", 0, 0))
 	s.log("a node with idle devices joins cluster2")
 	s.runsOn("heavy-3", "cluster2")

@@ -24,8 +24,12 @@ func (r *Report) writeClusters(w io.Writer, now time.Time, wide bool) {
 	if wide {
 		columns = []string{"CLUSTER", "STATUS", "ROOM", "FIT", "RESERVED", "CREDITED", "NET", "SAMPLES", "CONDITIONS", "SCORES", "WHY"}
 	}
-	// Most gates have no preference.
+	// Most gates have no preference, and most clusters start what they admit.
 	hasPreference := wide && slices.ContainsFunc(r.Clusters, func(c gate.ClusterExplanation) bool { return c.Preference.Known })
+	hasUnstarted := wide && slices.ContainsFunc(r.Clusters, func(c gate.ClusterExplanation) bool { return c.Unstarted > 0 })
+	if hasUnstarted {
+		columns = slices.Insert(columns, slices.Index(columns, "CREDITED"), "UNSTARTED")
+	}
 	if hasPreference {
 		columns = slices.Insert(columns, len(columns)-2, "PREFERENCE")
 	}
@@ -33,8 +37,11 @@ func (r *Report) writeClusters(w io.Writer, now time.Time, wide bool) {
 	for _, c := range r.sortedClusters() {
 		cells := []string{c.Cluster, r.clusterStatus(c), formatNumber(c.Room)}
 		if wide {
-			cells = append(cells, formatNumber(c.Fit),
-				unlessUnknown(c, fmt.Sprint(c.Promised)), unlessUnknown(c, fmt.Sprint(c.Credited)), unlessUnknown(c, fmt.Sprintf("%g", c.Net)),
+			cells = append(cells, formatNumber(c.Fit), unlessUnknown(c, fmt.Sprint(c.Promised)))
+			if hasUnstarted {
+				cells = append(cells, unlessUnknown(c, fmt.Sprint(c.Unstarted)))
+			}
+			cells = append(cells, unlessUnknown(c, fmt.Sprint(c.Credited)), unlessUnknown(c, fmt.Sprintf("%g", c.Net)),
 				formatAgeSeconds(c.Age), r.formatRequirements(c, now))
 		}
 		if hasPreference {

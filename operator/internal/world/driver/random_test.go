@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"plimsoll.dev/plimsoll/operator/internal/world"
+	"plimsoll.dev/plimsoll/operator/internal/world/loop"
 )
 
 var (
@@ -24,6 +25,7 @@ var (
 	logs    = flag.String("logs", "", "folder for the logs of failing worlds")
 	workers = flag.Int("workers", 1, "workloads that the operator reconciles at a time; a world repeats exactly with 1")
 	each    = flag.Bool("each", false, "print a line for each world")
+	inLoop  = flag.Bool("loop", false, "run what package loop has of each world there, which takes less than a tenth of the time")
 )
 
 // knownFailures are the invariants that the gate is known to break, and why. A world that breaks only
@@ -37,6 +39,9 @@ func TestRandomWorlds(t *testing.T) {
 	stats := statistics{known: map[world.Invariant]int{}}
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		spec := world.Random(seed)
+		if *inLoop {
+			spec = loopSpec(seed, isLoopFault)
+		}
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) { runRandom(t, spec, &stats) })
 		if !ok && *shrink > 0 {
 			report(t, spec)
@@ -52,7 +57,7 @@ func runRandom(t *testing.T, spec world.Spec, stats *statistics) {
 		o.Verbose = func(line string) { fmt.Println(line) }
 	}
 	began := time.Now()
-	w := Run(t, spec, o)
+	w := runChosen(t, spec, o)
 	stats.add(w, time.Since(began))
 	if *each {
 		fmt.Printf("seed %d: %s of CPU, %d jobs, %d faults, %s\n", spec.Seed, time.Since(began).Round(time.Millisecond), len(spec.Jobs), len(spec.Faults), w.Elapsed().Round(time.Second))
@@ -64,12 +69,20 @@ func runRandom(t *testing.T, spec world.Spec, stats *statistics) {
 	for _, p := range unknown {
 		t.Errorf("%s", p)
 	}
-	t.Errorf("to repeat: make world SEEDS=1 FIRST=%d", spec.Seed)
+	t.Errorf("to repeat: make world SEEDS=1 FIRST=%d%s", spec.Seed, map[bool]string{true: " LOOP=1"}[*inLoop])
 	if *logs != "" {
 		if err := os.WriteFile(filepath.Join(*logs, fmt.Sprintf("world-%d.log", spec.Seed)), []byte(w.Log()), 0o644); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// runChosen runs a world with the whole operator, or in the loop.
+func runChosen(t *testing.T, spec world.Spec, o Options) *world.World {
+	if *inLoop {
+		return loop.Run(spec, loop.Options{Verbose: o.Verbose})
+	}
+	return Run(t, spec, o)
 }
 
 func unknownProblems(w *world.World) []world.Problem {
@@ -80,7 +93,7 @@ func unknownProblems(w *world.World) []world.Problem {
 func report(t *testing.T, spec world.Spec) {
 	var invariant world.Invariant
 	small := world.Shrink(spec, *shrink, func(s world.Spec) bool {
-		w := Run(t, s, Options{})
+		w := runChosen(t, s, Options{})
 		unknown := unknownProblems(w)
 		if invariant == "" && len(unknown) > 0 {
 			invariant = unknown[0].Invariant
