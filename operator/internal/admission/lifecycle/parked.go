@@ -25,6 +25,19 @@ func (s *Situation) Returned() *kueue.Admission {
 	return s.Record.Returned
 }
 
+// AssumesReturned makes the workload one that still has the quota which it has given back, so that the gate decides for
+// that. false = it has given back none.
+func (s *Situation) AssumesReturned() bool {
+	quota := s.Returned()
+	if quota == nil {
+		return false
+	}
+	returned := *s.Workload
+	returned.Status.Admission = quota
+	s.Workload = &returned
+	return true
+}
+
 // isParked reports whether a workload stays away until its own decision says that a cluster could start it.
 func isParked(s *Situation) bool {
 	return s.Record.Parked != "" && s.Returned() != nil && s.Job.Primary == nil && len(s.Checks.Own) == 1 && s.Gate.Exists && neverMode(s) == v1alpha1.NeverPark

@@ -42,16 +42,10 @@ func (r *Reconciler) observe(ctx context.Context, s *lifecycle.Situation) (*life
 	if s.IsDecidedFirst() {
 		return s, r.observeWithoutQuota(ctx, s)
 	}
-	if quota := s.Returned(); quota != nil {
-		returned := *wl
-		returned.Status.Admission = quota
-		s.Workload = &returned
+	if s.AssumesReturned() || kueuestate.HoldsQuota(wl) {
 		return s, r.observeWorkload(ctx, s)
 	}
-	if !kueuestate.HoldsQuota(wl) {
-		return s, r.observeLostQuota(ctx, s)
-	}
-	return s, r.observeWorkload(ctx, s)
+	return s, r.observeLostQuota(ctx, s)
 }
 
 func (r *Reconciler) observeWorkload(ctx context.Context, s *lifecycle.Situation) error {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"plimsoll.dev/plimsoll/operator/internal/admission/gate"
 	"plimsoll.dev/plimsoll/operator/internal/world"
 )
 
@@ -71,6 +72,34 @@ func TestRestartKeepsReservations(t *testing.T) {
 	}})
 	if got := slices.Sorted(maps.Keys(sent)); !slices.Equal(got, []string{"j0", "j1", "j2"}) {
 		t.Errorf("sent %v to 3 nodes", got)
+	}
+}
+
+// TestParkedJobsAreDecidedTogether has jobs that no node could hold. Once they are parked, the first of them is decided for
+// all: twenty times as many cost as many decisions.
+func TestParkedJobsAreDecidedTogether(t *testing.T) {
+	decisions := map[int]int{}
+	for _, jobs := range []int{20, 400} {
+		s := world.Spec{Seed: 1, Clusters: []world.Cluster{{Name: "cluster1", Pools: []world.Pool{{Nodes: 1, Devices: 8}}}}, Settings: world.Settings{Length: 2 * time.Hour},
+			Queues: []world.Queue{{Name: "gpu", Nominal: map[string]int64{"NVIDIA-H100-80GB-HBM3": int64(9*jobs + 8)}}},
+			Jobs:   []world.Job{{Name: "runs", At: time.Minute, Devices: 8, Duration: time.Hour}}}
+		s.Settings.Gate.WhenUnplaceable.Never.AfterSeconds = 60
+		for i := range jobs {
+			s.Jobs = append(s.Jobs, world.Job{Name: fmt.Sprint("j", i), At: time.Minute, Devices: 9, Duration: time.Minute})
+		}
+		w := Run(s, Options{Decide: func(in *gate.Inputs, now time.Time) gate.Decision {
+			if now.Sub(start) > 30*time.Minute {
+				decisions[jobs]++
+			}
+			return in.Decide(now)
+		}})
+		if w.Elapsed() < time.Hour {
+			t.Fatalf("the world ended after %s", w.Elapsed())
+		}
+	}
+	t.Logf("decisions in half an hour by number of parked jobs: %v", decisions)
+	if few := decisions[20]; few == 0 || decisions[400] > 2*few {
+		t.Errorf("decisions in half an hour by number of parked jobs: %v, want as many", decisions)
 	}
 }
 

@@ -118,7 +118,7 @@ func (p *process) Observe(_ context.Context, s *lifecycle.Situation) (*lifecycle
 	if lifecycle.PhaseOf(s) == lifecycle.PhaseCacheStale {
 		return s, nil
 	}
-	if kueuestate.HoldsQuota(wl) {
+	if s.AssumesReturned() || kueuestate.HoldsQuota(wl) {
 		p.observeWorkload(s)
 		return s, nil
 	}
