@@ -25,17 +25,19 @@ func (s *Situation) Returned() *kueue.Admission {
 	return s.Record.Returned
 }
 
-// AssumesReturned makes the workload one that still has the quota which it has given back, so that the gate decides for
-// that. false = it has given back none.
-func (s *Situation) AssumesReturned() bool {
+// WithQuota is the workload with its quota, or with the one that it has given back, for which the gate decides. nil = it has
+// none.
+func (s *Situation) WithQuota() *kueue.Workload {
+	if kueuestate.HoldsQuota(s.Workload) {
+		return s.Workload
+	}
 	quota := s.Returned()
 	if quota == nil {
-		return false
+		return nil
 	}
 	returned := *s.Workload
 	returned.Status.Admission = quota
-	s.Workload = &returned
-	return true
+	return &returned
 }
 
 // isParked reports whether a workload stays away until its own decision says that a cluster could start it.

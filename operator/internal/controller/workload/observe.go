@@ -42,7 +42,8 @@ func (r *Reconciler) observe(ctx context.Context, s *lifecycle.Situation) (*life
 	if s.IsDecidedFirst() {
 		return s, r.observeWithoutQuota(ctx, s)
 	}
-	if s.AssumesReturned() || kueuestate.HoldsQuota(wl) {
+	if held := s.WithQuota(); held != nil {
+		s.Workload = held
 		return s, r.observeWorkload(ctx, s)
 	}
 	return s, r.observeLostQuota(ctx, s)

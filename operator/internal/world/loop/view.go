@@ -118,7 +118,8 @@ func (p *process) Observe(_ context.Context, s *lifecycle.Situation) (*lifecycle
 	if lifecycle.PhaseOf(s) == lifecycle.PhaseCacheStale {
 		return s, nil
 	}
-	if s.AssumesReturned() || kueuestate.HoldsQuota(wl) {
+	if held := s.WithQuota(); held != nil {
+		s.Workload = held
 		p.observeWorkload(s)
 		return s, nil
 	}
