@@ -39,7 +39,7 @@ var wings = []row{
 	{wing: "operator/internal/timing"},
 	{wing: "operator/internal/format"},
 	{wing: "operator/internal/fairqueue"},
-	{wing: "operator/internal/metrics/", may: []string{"operator/api/", "operator/internal/format"}},
+	{wing: "operator/internal/metrics/", may: []string{"operator/api/", "operator/internal/format", "rules"}},
 	{wing: "operator/internal/hubstate", may: []string{"operator/api/", "operator/internal/metrics/"}},
 	{wing: "operator/internal/scoring/", may: []string{"operator/api/", "operator/internal/timing", "operator/internal/metrics/"}},
 	{wing: "operator/internal/admission/", may: []string{

@@ -5,12 +5,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"plimsoll.dev/plimsoll/operator/internal/format"
+	"plimsoll.dev/plimsoll/rules"
 )
 
 // checkName reports a selector of a recorded series that the shipped rules do not record although its name is like that of
@@ -21,7 +23,7 @@ func (l *linter) checkName(n *parser.VectorSelector) {
 	if strings.Count(name, ":") != 2 {
 		return
 	}
-	if !slices.Contains(shippedNames, name) {
+	if !slices.Contains(shippedNames(), name) {
 		if similar := l.similarName(n); similar != "" {
 			l.add(RuleUnknownName, n, "the shipped rules record no %s: did you mean %s? If your own rules record it, write # lint:ignore %s", name, similar, RuleUnknownName)
 		}
@@ -45,7 +47,7 @@ var exportedResource = regexp.MustCompile(`^(nvidia|amd|google)_com_\w+$`)
 func (l *linter) similarName(n *parser.VectorSelector) string {
 	best, least := "", 0
 	parts := strings.Split(metricName(n), ":")
-	for _, shipped := range shippedNames {
+	for _, shipped := range shippedNames() {
 		of := strings.Split(shipped, ":")
 		metric, operation, isSame := format.Distance(parts[1], of[1]), distanceOfOperations(parts[2], of[2]), parts[0] == of[0]
 		distance := metric + operation
@@ -104,155 +106,14 @@ func (l *linter) similarLabel(name string, m *labels.Matcher) string {
 }
 
 func isShippedLevel(of string) bool {
-	return slices.ContainsFunc(shippedNames, func(name string) bool { return level(name) == of })
+	return slices.ContainsFunc(shippedNames(), func(name string) bool { return level(name) == of })
 }
 
 func hasWord(name, word string) bool { return slices.Contains(strings.Split(level(name), "_"), word) }
 
-// shippedNames are the names of the series that rules/recording-*.yaml record, in order. A test compares them.
-var shippedNames = []string{
-	"cluster:kueue_sample_timestamp_seconds:min",
-	"cluster:kueue_scrape_timestamp_seconds:min",
-	"cluster:plimsoll_device_sample_timestamp_seconds:min",
-	"cluster:plimsoll_gpu_utilization:avg",
-	"cluster:plimsoll_idle_device_hours:sum1h",
-	"cluster:plimsoll_reporting_nodes:ratio",
-	"cluster:plimsoll_sample_timestamp_seconds:min",
-	"cluster_group:plimsoll_sample_timestamp_seconds:min",
-	"cluster_model:plimsoll_allocated_utilization:avg",
-	"cluster_model:plimsoll_exposed_devices:sum",
-	"cluster_model:plimsoll_gpu_utilization:avg",
-	"cluster_model:plimsoll_memory_used:avg",
-	"cluster_model:plimsoll_power_limit_used:ratio",
-	"cluster_model:plimsoll_power_watts:sum",
-	"cluster_model:plimsoll_sm_active:avg",
-	"cluster_model:plimsoll_temperature_celsius:max",
-	"cluster_model:plimsoll_tensor_active:avg",
-	"cluster_model_fault:plimsoll_faulty_devices:sum",
-	"cluster_model_profile:plimsoll_free_mig_instances:sum",
-	"cluster_model_provider_dimension:plimsoll_free_share:sum",
-	"cluster_model_size:plimsoll_pod_mix:ratio1d",
-	"cluster_model_size:plimsoll_pods:count",
-	"cluster_queue:kueue_cohort_unreserved_quota:max",
-	"cluster_queue:kueue_late_starts:ratio30m",
-	"cluster_queue:kueue_late_starts:ratio3d",
-	"cluster_queue:kueue_late_starts:ratio6h",
-	"cluster_queue:kueue_nominal_unreserved_quota:max",
-	"cluster_queue:kueue_own_unreserved_quota:max",
-	"cluster_queue:kueue_preempted_workloads:increase1d",
-	"cluster_queue:kueue_quota_limit:max",
-	"cluster_queue:kueue_starts:increase30m",
-	"cluster_queue:kueue_starts:increase3d",
-	"cluster_queue:kueue_starts:increase6h",
-	"cluster_queue:kueue_unreserved_quota:max",
-	"cluster_resource:kueue_nominal_quota:sum",
-	"cluster_resource:kueue_pending_devices:sum",
-	"cluster_resource:plimsoll_allocated_devices:sum",
-	"cluster_resource:plimsoll_demand_devices:max1d",
-	"cluster_resource:plimsoll_demand_devices:sum",
-	"cluster_resource:plimsoll_devices:sum",
-	"cluster_resource:plimsoll_fragmented_devices:ratio",
-	"cluster_resource:plimsoll_free_devices:sum",
-	"cluster_resource:plimsoll_usable_devices:max1d",
-	"cluster_resource:plimsoll_usable_devices:sum",
-	"cluster_resource_model:plimsoll_allocated_devices:sum",
-	"cluster_resource_model:plimsoll_devices:sum",
-	"cluster_resource_model:plimsoll_expected_fragment_devices:sum",
-	"cluster_resource_model:plimsoll_fragmented_devices:sum",
-	"cluster_resource_model:plimsoll_free_devices:sum",
-	"cluster_resource_model:plimsoll_free_group_devices:max",
-	"cluster_resource_model:plimsoll_node_free_devices:max",
-	"cluster_resource_model:plimsoll_unhealthy_devices:sum",
-	"cluster_resource_model:plimsoll_usable_devices:sum",
-	"cluster_resource_model_reason:plimsoll_unusable_devices:sum",
-	"cluster_resource_model_size:plimsoll_fits:sum",
-	"cluster_resource_model_size:plimsoll_unusable_free_devices:sum",
-	"cluster_severity:plimsoll_xid_events:increase1d",
-	"cluster_topology:plimsoll_tpu_chips:count",
-	"device:plimsoll_allocation:info",
-	"device:plimsoll_correctable_ecc:sum",
-	"device:plimsoll_critical_xids:sum",
-	"device:plimsoll_dram_active:ratio",
-	"device:plimsoll_holder:info",
-	"device:plimsoll_idle_since_timestamp_seconds:min",
-	"device:plimsoll_interference_exposure:bool",
-	"device:plimsoll_memory_used:ratio",
-	"device:plimsoll_nvlink_errors:sum",
-	"device:plimsoll_owner_sm_clock:ratio",
-	"device:plimsoll_owner_utilization:ratio",
-	"device:plimsoll_power_limit_watts:max",
-	"device:plimsoll_power_watts:max",
-	"device:plimsoll_remapped_rows:sum",
-	"device:plimsoll_row_remap_failure:max",
-	"device:plimsoll_sharers:count",
-	"device:plimsoll_sm_active:ratio",
-	"device:plimsoll_sm_clock_mhz:max",
-	"device:plimsoll_temperature_celsius:max",
-	"device:plimsoll_tensor_active:ratio",
-	"device:plimsoll_throttled:ratio15m",
-	"device:plimsoll_uncorrectable_ecc:sum",
-	"device:plimsoll_unknown_xids:sum",
-	"device:plimsoll_utilization:placeable",
-	"device:plimsoll_utilization:ratio",
-	"device:plimsoll_utilization:ratio10m",
-	"device_dimension:plimsoll_free_share:placeable",
-	"device_dimension:plimsoll_share_capacity:placeable",
-	"device_dimension_bound:plimsoll_share_policy:max",
-	"gate:plimsoll_gate_mispredictions:ratio1d",
-	"namespace:plimsoll_device_hours:sum1h",
-	"namespace:plimsoll_device_hours:sum7d",
-	"namespace:plimsoll_devices:count",
-	"namespace:plimsoll_energy_joules:increase1h",
-	"namespace:plimsoll_idle_device_hours:sum1h",
-	"namespace:plimsoll_idle_device_hours:sum7d",
-	"namespace:plimsoll_idle_devices:count",
-	"namespace:plimsoll_power_watts:sum",
-	"node:kube_accelerators:sum",
-	"node:kube_allocatable:placeable",
-	"node:kube_sample_timestamp_seconds:max",
-	"node:kube_unrequested:placeable",
-	"node:plimsoll_device_source:info",
-	"node:plimsoll_expected:info",
-	"node:plimsoll_last_report_timestamp_seconds:max",
-	"node:plimsoll_model:info",
-	"node:plimsoll_placeable:bool",
-	"node:plimsoll_sample_timestamp_seconds:max",
-	"node:plimsoll_sample_timestamp_seconds:trusted",
-	"node:plimsoll_topology:info",
-	"node:plimsoll_tpu_slice:info",
-	"node:plimsoll_unusable:info",
-	"node_model_topology_slice:plimsoll_free_devices:placeable",
-	"node_resource_model:plimsoll_devices:placeable",
-	"node_resource_model:plimsoll_free_devices:placeable",
-	"node_resource_model:plimsoll_free_group_devices:placeable",
-	"node_resource_model_state:plimsoll_devices:min",
-	"node_resource_state:kube_devices:sum",
-	"node_resource_state:plimsoll_excess_devices:sum",
-	"owner:plimsoll_devices:count",
-	"owner:plimsoll_idle_devices:count",
-	"owner:plimsoll_memory_used:max",
-	"owner:plimsoll_memory_used:max1h",
-	"owner:plimsoll_power_watts:sum",
-	"owner:plimsoll_start_timestamp_seconds:min",
-	"owner:plimsoll_utilization:avg",
-	"owner:plimsoll_utilization:max1h",
-	"owner:plimsoll_utilization:median1h",
-	"owner_model:plimsoll_dram_active:avg",
-	"owner_model:plimsoll_memory_used_bytes:max",
-	"owner_model:plimsoll_nvlink_bytes:rate5m",
-	"owner_model:plimsoll_pcie_bytes:rate5m",
-	"owner_model:plimsoll_power_watts:sum",
-	"owner_model:plimsoll_tensor_active:avg",
-	"owner_model:plimsoll_utilization:avg",
-	"pod:plimsoll_owner:info",
-	"pod:plimsoll_share_memory_used:ratio",
-	"pod_model:plimsoll_devices:count",
-	"resource:plimsoll_allocated_share:stddev",
-	"resource:plimsoll_demand_devices:sum",
-	"resource:plimsoll_regret_devices:min",
-	"resource_model:plimsoll_allocated_devices:sum",
-	"resource_model:plimsoll_devices:sum",
-	"resource_model:plimsoll_free_devices:sum",
-	"resource_model:plimsoll_usable_devices:sum",
-	"resource_model:plimsoll_waiting_devices:sum",
-}
+// shippedNames are the names of level, metric and operation that the shipped rules record, in order.
+var shippedNames = sync.OnceValue(func() []string {
+	return slices.DeleteFunc(slices.Clone(rules.Recorded()), func(name string) bool { return !shippedName.MatchString(name) })
+})
+
+var shippedName = regexp.MustCompile(`^\w+:(plimsoll|kueue|kube)_\w+:\w+$`)

@@ -1,34 +1,6 @@
 package querylint
 
-import (
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"testing"
-)
-
-// shippedNames are those of the rules.
-func TestShippedNames(t *testing.T) {
-	files, err := filepath.Glob("../../../../rules/recording-*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no rules: %v", err)
-	}
-	var want []string
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`(?m)^ *- record: (\w+:(?:plimsoll|kueue|kube)_\w+:\w+)$`).FindAllStringSubmatch(string(text), -1) {
-			want = append(want, m[1])
-		}
-	}
-	slices.Sort(want)
-	if want = slices.Compact(want); !slices.Equal(shippedNames, want) {
-		t.Errorf("write these to shippedNames: %q", want)
-	}
-}
+import "testing"
 
 func TestCheckName(t *testing.T) {
 	runCases(t, Options{ClusterLabel: "cluster"}, []checkCase{
