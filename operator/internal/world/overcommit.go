@@ -53,8 +53,13 @@ func (w *World) checkReturn(r *Run, on string) {
 	if last.cluster != on || !last.failedToStart() || since >= returnBound {
 		return
 	}
+	failedOn := func(cluster string) bool {
+		return slices.ContainsFunc(r.placements, func(p placement) bool {
+			return p.cluster == cluster && p.failedToStart() && w.loop.Now().Sub(p.endedAt) < returnBound
+		})
+	}
 	for _, c := range w.clusters {
-		if job := r.mayGoTo(c, r.Job); c.spec.Name != on && job != nil && w.isQuiet(c) && c.takes(job) {
+		if job := r.mayGoTo(c, r.Job); !failedOn(c.spec.Name) && job != nil && w.isQuiet(c) && c.takes(job) {
 			w.broken(NoVainReturn, r.Name, "%s is sent to %s again %s after it could not start there (%s), although it fits on %s", r.Name, on, since.Round(time.Second), last.why, c.spec.Name)
 		}
 	}
