@@ -96,10 +96,10 @@ func loopSpec(seed uint64, has func(world.Fault) bool) world.Spec {
 	})
 	s.Jobs = slices.DeleteFunc(s.Jobs, isLeftOut)
 	for i := range s.Queues {
-		s.Queues[i].Cohort, s.Queues[i].ReclaimCohort = "", ""
-		if s.Settings.Capacity != nil {
+		if s.Settings.Capacity != nil || s.Queues[i].Cohort != "" { // its jobs may need what it borrows
 			s.Queues[i].Nominal = nil
 		}
+		s.Queues[i].Cohort, s.Queues[i].ReclaimCohort = "", ""
 	}
 	s.Settings.Capacity = nil
 	return s
