@@ -128,7 +128,9 @@ func (e *evaluation) room(c *Candidate, i int, view ledger.View) podRoom {
 	}
 	allowed, _ := metrics.podsWithQuota(p, taken.Plus(e.promisedQuota(e.drawsOnCohort(c), c, p, view)))
 	r.free = min(r.free, allowed)
-	r.pods = partialPods(p, allowed)
+	// Kueue admits as many pods as its quota permits: samples may show promised quota already, and returned quota not yet.
+	atMost, _ := metrics.podsWithQuota(p, taken.Minus(view.ReturnedQuota(e.drawsOnCohort(c), c.Name, sampleTimes(c), p)))
+	r.pods = partialPods(p, atMost)
 	return r
 }
 

@@ -143,6 +143,41 @@ func TestPartialAdmissionOfTheSecondPodSet(t *testing.T) {
 	}
 }
 
+// Kueue admits as many pods as its quota permits by then: samples may show promised quota already, and returned quota not yet.
+// Both have to have room.
+func TestPartialAdmissionHasRoomForWhatQuotaMayPermit(t *testing.T) {
+	facts := remote(partial4())
+	other := []shape.PodSet{{Name: "main", Resource: "nvidia.com/gpu", Model: h100, DevicesPerPod: 8, Pods: 1}}
+	queue := ledger.QueueOf(&facts)
+	for _, tc := range []struct {
+		name   string
+		quota  float64
+		change func(*ledger.Ledger)
+		want   State
+	}{
+		{"quota for three pods", 24, func(*ledger.Ledger) {}, Ready},
+		{"one of them is promised, or was", 24, func(l *ledger.Ledger) {
+			l.Debit(ledger.Entry{UID: "b", Cluster: "cluster1", Queue: queue, PodSets: other, DebitedAt: t0})
+		}, Pending},
+		{"quota for two pods", 16, func(*ledger.Ledger) {}, Ready},
+		{"that of another one was returned", 16, func(l *ledger.Ledger) {
+			l.Credit(ledger.Credit{Cluster: "cluster1", Queue: queue, PodSets: other, FinishedAt: t0})
+		}, Pending},
+		{"that of another queue was returned", 16, func(l *ledger.Ledger) {
+			l.Credit(ledger.Credit{Cluster: "cluster1", Queue: ledger.Queue{Cluster: "other"}, PodSets: other, FinishedAt: t0})
+		}, Ready},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := ledger.New(15*time.Second, 10*time.Minute)
+			tc.change(l)
+			c := withQuota(cluster("cluster1", 4, 32, 8, 64), tc.quota)
+			if d := Decide(facts, []Candidate{c}, Fleet{}, l.View(), rules(), 1, t0); d.State != tc.want {
+				t.Errorf("%s %q, want %s", d.State, d.Message, tc.want)
+			}
+		})
+	}
+}
+
 // An explanation shows the free devices that rank a cluster: headroom, limited by quota that the
 // workload can't preempt for, without those of queued and promised workloads.
 func TestFreeDevicesInTheRanking(t *testing.T) {

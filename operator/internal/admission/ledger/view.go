@@ -145,6 +145,12 @@ func (v View) HeldQuota(includes func(Queue) bool, cluster string, at SampleTime
 			sum = sum.Plus(QuotaOf(e.PodSets, p))
 		}
 	}
+	return sum.Plus(v.ReturnedQuota(includes, cluster, at, p))
+}
+
+// ReturnedQuota returns the quota, with that for devices suitable for p, that workloads of some queues gave back so recently
+// that samples of the cluster may not show it.
+func (v View) ReturnedQuota(includes func(Queue) bool, cluster string, at SampleTimes, p shape.PodSet) (sum Quota) {
 	sampledAt := at.Quota
 	if sampledAt.IsZero() {
 		sampledAt = at.Devices
