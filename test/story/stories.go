@@ -52,9 +52,8 @@ func wholeNodes(s *Script) string {
 	s.Submits(Job{Name: "whole-4", Model: H100, Devices: 8})
 	s.Waits("whole-4", "best is cluster2 with 6")
 	s.Deletes("whole-1")
-	cluster := s.Running("whole-4")
-	Require(cluster == first, "whole-4 runs on %s, although only %s has a whole node free", cluster, first)
-	return fmt.Sprintf("3 jobs filled the whole nodes, the 4th started on %s when a job ended there", cluster)
+	s.RunningOn("whole-4", first)
+	return fmt.Sprintf("3 jobs filled the whole nodes, the 4th started on %s when a job ended there", first)
 }
 
 func gpuLost(s *Script) string {
@@ -62,16 +61,13 @@ func gpuLost(s *Script) string {
 	s.Log("a GPU of cluster3 is lost")
 	Must(s.AwaitFree("cluster3", H100, 7))
 	for i := range 2 {
-		name := fmt.Sprintf("lost-%d", i+1)
-		cluster := s.Start(Job{Name: name, Model: H100, Devices: 8})
-		Require(cluster == "cluster1", "%s runs on %s, although only cluster1 has nodes with 8 healthy H100 GPUs", name, cluster)
+		s.StartsOn(Job{Name: fmt.Sprintf("lost-%d", i+1), Model: H100, Devices: 8}, "cluster1")
 	}
 	s.Submits(Job{Name: "lost-3", Model: H100, Devices: 8})
 	s.Waits("lost-3", "best is cluster3 with 7")
 	Must(s.SetDeviceLost("cluster3", H100, false))
 	s.Log("the GPU of cluster3 is back")
-	cluster := s.Running("lost-3")
-	Require(cluster == "cluster3", "lost-3 runs on %s, not on cluster3", cluster)
+	s.RunningOn("lost-3", "cluster3")
 	return "no job went to the node with 7 of 8 GPUs; lost-3 started there when the GPU was back"
 }
 
@@ -88,8 +84,7 @@ func cpuPoor(s *Script) string {
 	s.Waits("late", "CPU")
 	Must(s.SetCPUTaken("cluster1", H100, false))
 	s.Log("the CPU of cluster1 is free")
-	cluster := s.Running("late")
-	Require(cluster == "cluster1", "late runs on %s, although only cluster1 has free GPUs", cluster)
+	s.RunningOn("late", "cluster1")
 	return fmt.Sprintf("%d jobs went elsewhere, and the next one started on cluster1 when its nodes had CPU", others)
 }
 
@@ -106,9 +101,7 @@ func forgedExporter(s *Script) string {
 	Must(s.AwaitFree("cluster3", H100, 8))
 	s.Log("an exporter of cluster3 claims a million free H100s; 8 count, which is what its node has, and %s holds them", holder)
 	for i := range 3 {
-		name := fmt.Sprintf("small-%d", i+1)
-		cluster := s.Start(Job{Name: name, Model: H100, Devices: 4})
-		Require(cluster == "cluster2", "%s runs on %s, although cluster2 has devices that kube-state-metrics confirms", name, cluster)
+		s.StartsOn(Job{Name: fmt.Sprintf("small-%d", i+1), Model: H100, Devices: 4}, "cluster2")
 	}
 	s.Submits(Job{Name: "drawn", Model: H100, Devices: 8})
 	s.Submits(Job{Name: "not-drawn", Model: H100, Devices: 8})
@@ -116,8 +109,7 @@ func forgedExporter(s *Script) string {
 	Must(s.SetForged("cluster3", H100, false))
 	Must(s.AwaitFree("cluster3", H100, 0))
 	s.Deletes(holder)
-	cluster := s.Running("drawn")
-	Require(cluster == "cluster3", "drawn runs on %s, not on cluster3", cluster)
+	s.RunningOn("drawn", "cluster3")
 	return "jobs went elsewhere while others had room, then one was sent to the claimed devices; it started there when they were free"
 }
 
@@ -163,9 +155,8 @@ func bigJob(s *Script) string {
 	for i := range small {
 		s.Deletes(name(i))
 	}
-	cluster := s.Running("big")
-	Require(cluster == "cluster3", "big runs on %s, which has no node with 8 L4 GPUs", cluster)
-	return fmt.Sprintf("big waited for the small jobs and started on %s", cluster)
+	s.RunningOn("big", "cluster3")
+	return "big waited for the small jobs and started on cluster3"
 }
 
 func preemption(s *Script) string {
@@ -200,15 +191,13 @@ func prerequisite(s *Script) string {
 	}
 	s.Log("the Secret dataset exists on cluster3 only")
 	Must(s.RequireSecrets())
-	cluster := s.Start(Job{Name: "reads-dataset", Model: H100, Devices: 1, Secret: "dataset"})
-	Require(cluster == "cluster3", "reads-dataset runs on %s, which does not have its Secret", cluster)
+	s.StartsOn(Job{Name: "reads-dataset", Model: H100, Devices: 1, Secret: "dataset"}, "cluster3")
 	s.Submits(Job{Name: "reads-token", Model: H100, Devices: 1, Secret: "token"})
 	for _, c := range Fleet {
 		s.Waits("reads-token", c.Name+" does not have Secret token")
 	}
 	Must(s.CreateSecret("cluster2", "token"))
 	s.Log("the Secret token exists on cluster2")
-	cluster = s.Running("reads-token")
-	Require(cluster == "cluster2", "reads-token runs on %s, which does not have its Secret", cluster)
+	s.RunningOn("reads-token", "cluster2")
 	return "each job went to the only cluster with its Secret, and waited until there was one"
 }

@@ -181,6 +181,18 @@ func (s *Script) Running(job string) string {
 	return cluster
 }
 
+// StartsOn submits a job that must run on a cluster.
+func (s *Script) StartsOn(j Job, cluster string) {
+	s.Submits(j)
+	s.RunningOn(j.Name, cluster)
+}
+
+// RunningOn waits until a job runs, which must be on a cluster.
+func (s *Script) RunningOn(job, want string) {
+	cluster := s.Running(job)
+	Require(cluster == want, "%s runs on %s, not on %s", job, cluster, want)
+}
+
 // Waits waits until the gate lets a job wait with a message.
 func (s *Script) Waits(job, message string) { Must(s.AwaitWaiting(job, message)) }
 
